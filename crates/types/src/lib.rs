@@ -1,0 +1,46 @@
+//! The vocabulary of Sapwood: heights, hashes, outputs, slots, records, blocks, and how each is written as bytes.
+//!
+//! **What lives here.** Plain data and its byte formats. **What may not.** Any storage engine, any chain library, any
+//! decision about what may be deleted (that is `sapwood-rules`).
+//!
+//! # Layers
+//! - [`height`], [`hash`], [`outpoint`]: the small values everything else is made of.
+//! - [`tx`], [`block`]: what a chain source delivers.
+//! - [`slot`], [`record`]: what the store keeps of a transaction, paged at [`PAGE_SIZE`] outputs.
+//! - [`undo`]: what is needed to take a block back.
+//! - [`codec`]: the reader and writer every format is built from, and [`DecodeError`].
+//!
+//! # Correctness
+//! What is stored on its own (a page, an undo record) starts with a version byte, which covers everything inside it. Each
+//! value has exactly one encoding: integers are canonical, flags that mean nothing are refused, and trailing bytes are an
+//! error. So two states are equal exactly if their bytes are, which the crash tests rely on. Formats are described byte by
+//! byte in `docs/formats.md`.
+//!
+//! Hashes are held in the order in which people write them ("display order"). A chain source whose wire order differs, as
+//! Bitcoin's does, turns them around at the edge, and nothing inside ever has to ask which way round a hash is.
+
+pub mod block;
+pub mod codec;
+pub mod hash;
+pub mod height;
+pub mod outpoint;
+pub mod page;
+pub mod record;
+pub mod slot;
+pub mod tx;
+pub mod undo;
+
+pub use block::{Block, BlockMark};
+pub use codec::DecodeError;
+pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};
+pub use height::Height;
+pub use outpoint::{OutPoint, Spender};
+pub use page::{MasterPage, OutputPage, PageSummary};
+pub use record::{External, MinedIn, Reassignment, TxHead, TxRecord};
+pub use slot::Slot;
+pub use tx::{Input, Output, PrevOutput, Tx, TxBody};
+pub use undo::{ReplacedRecord, Undo};
+
+/// Outputs per page. A transaction with more is kept as several entries, so that spending one output of a huge
+/// transaction rewrites a few kilobytes at most.
+pub const PAGE_SIZE: u32 = 128;

@@ -1,0 +1,220 @@
+//! Transactions as a chain source delivers them.
+
+use bytes::Bytes;
+
+use crate::{
+    AddressHash, DecodeError, OutPoint, TxId, UtxoHash,
+    codec::{Reader, Writer},
+};
+
+/// A transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tx {
+    /// Its id.
+    pub txid: TxId,
+    /// Its version, as its chain numbers them.
+    pub version: u32,
+    /// Its lock time.
+    pub locktime: u32,
+    /// What it pays for being mined, where that is known.
+    pub fee: Option<u64>,
+    /// Its size on the wire.
+    pub size: u32,
+    /// Whether it mints new coins, which then have to mature.
+    pub coinbase: bool,
+    /// What it spends. Empty for a coinbase.
+    pub inputs: Vec<Input>,
+    /// What it makes.
+    pub outputs: Vec<Output>,
+}
+
+/// One input: which output it spends and, where it is known, what that output was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The output that is spent.
+    pub outpoint: OutPoint,
+    /// Its amount and script, for those who validate again without its transaction.
+    pub previous: Option<PrevOutput>,
+}
+
+impl Input {
+    /// An input of which only the outpoint is known.
+    pub fn of(outpoint: OutPoint) -> Self {
+        Self { outpoint, previous: None }
+    }
+}
+
+/// Amount and script of a spent output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrevOutput {
+    /// The amount.
+    pub value: u64,
+    /// The locking script or address bytes.
+    pub script: Bytes,
+}
+
+/// One output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The amount in the chain's smallest unit.
+    pub value: u64,
+    /// The locking script, or the bytes of the address it is paid to.
+    pub script: Bytes,
+    /// Whatever else the chain attaches (assets, datum, reference script), opaque here.
+    pub extra: Bytes,
+    /// The payment credential, for chains whose addresses have one.
+    pub credential: Option<AddressHash>,
+    /// Whether it can ever be spent. Which outputs cannot is the chain source's knowledge.
+    pub spendable: bool,
+}
+
+impl Output {
+    /// A plain spendable output.
+    pub fn new(value: u64, script: impl Into<Bytes>) -> Self {
+        Self { value, script: script.into(), extra: Bytes::new(), credential: None, spendable: true }
+    }
+
+    /// An output that can never be spent.
+    pub fn data(script: impl Into<Bytes>) -> Self {
+        Self { spendable: false, ..Self::new(0, script) }
+    }
+
+    /// The hash that binds it to owner and amount.
+    pub fn utxo_hash(&self, outpoint: OutPoint) -> UtxoHash {
+        UtxoHash::of(&outpoint.txid, outpoint.vout, &self.script, self.value)
+    }
+
+    const HAS_EXTRA: u8 = 1 << 0;
+    const HAS_CREDENTIAL: u8 = 1 << 1;
+    const NOT_KEPT: u8 = 1 << 2;
+
+    /// Writes the output as it is kept: of one that can never be spent nothing remains but a mark.
+    pub fn encode(&self, to: &mut Writer) {
+        if !self.spendable {
+            return to.u8(Self::NOT_KEPT);
+        }
+        let mut flags = 0;
+        if !self.extra.is_empty() {
+            flags |= Self::HAS_EXTRA;
+        }
+        if self.credential.is_some() {
+            flags |= Self::HAS_CREDENTIAL;
+        }
+        to.u8(flags);
+        to.varint(self.value);
+        to.sized(&self.script);
+        if !self.extra.is_empty() {
+            to.sized(&self.extra);
+        }
+        if let Some(credential) = self.credential {
+            to.bytes(&credential.0);
+        }
+    }
+
+    /// Reads an output, or the mark of one that was not kept.
+    pub fn decode(from: &mut Reader) -> Result<Option<Self>, DecodeError> {
+        const FIELD: &str = "output";
+        let flags = from.u8(FIELD)?;
+        if flags == Self::NOT_KEPT {
+            return Ok(None);
+        }
+        if flags & !(Self::HAS_EXTRA | Self::HAS_CREDENTIAL) != 0 {
+            return Err(DecodeError::UnknownValue { field: "output flags", value: flags.into() });
+        }
+        let value = from.varint("output value")?;
+        let script = from.sized("output script")?;
+        let extra = if flags & Self::HAS_EXTRA != 0 { from.sized("output extra")? } else { Bytes::new() };
+        if flags & Self::HAS_EXTRA != 0 && extra.is_empty() {
+            return Err(DecodeError::Inconsistent { what: FIELD, problem: "extra data announced but empty" });
+        }
+        let credential =
+            if flags & Self::HAS_CREDENTIAL != 0 { Some(from.address_hash("credential")?) } else { None };
+        Ok(Some(Output { value, script, extra, credential, spendable: true }))
+    }
+}
+
+/// The part of a transaction that never changes after it was stored: everything but the outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxBody {
+    /// See [`Tx::version`].
+    pub version: u32,
+    /// See [`Tx::locktime`].
+    pub locktime: u32,
+    /// See [`Tx::fee`].
+    pub fee: Option<u64>,
+    /// See [`Tx::size`].
+    pub size: u32,
+    /// See [`Tx::inputs`].
+    pub inputs: Vec<Input>,
+}
+
+impl TxBody {
+    const HAS_FEE: u8 = 1 << 0;
+    /// A transaction id, an output number and a flag.
+    const LEAST_INPUT: usize = 34;
+
+    /// The body of a transaction, as bytes.
+    pub fn encode_tx(tx: &Tx) -> Bytes {
+        Self::encode_parts(tx.version, tx.locktime, tx.fee, tx.size, &tx.inputs)
+    }
+
+    /// The body as bytes.
+    pub fn encode(&self) -> Bytes {
+        Self::encode_parts(self.version, self.locktime, self.fee, self.size, &self.inputs)
+    }
+
+    fn encode_parts(version: u32, locktime: u32, fee: Option<u64>, size: u32, inputs: &[Input]) -> Bytes {
+        let mut to = Writer::with_capacity(24 + inputs.len() * 36);
+        to.u8(if fee.is_some() { Self::HAS_FEE } else { 0 });
+        to.u32(version);
+        to.u32(locktime);
+        if let Some(fee) = fee {
+            to.varint(fee);
+        }
+        to.varint(size.into());
+        to.length(inputs.len());
+        for input in inputs {
+            to.bytes(&input.outpoint.txid.0);
+            to.varint(input.outpoint.vout.into());
+            match &input.previous {
+                None => to.u8(0),
+                Some(previous) => {
+                    to.u8(1);
+                    to.varint(previous.value);
+                    to.sized(&previous.script);
+                }
+            }
+        }
+        to.finish().into()
+    }
+
+    /// Reads a body.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        const WHAT: &str = "transaction body";
+        let mut from = Reader::new(bytes);
+        let flags = from.u8(WHAT)?;
+        if flags & !Self::HAS_FEE != 0 {
+            return Err(DecodeError::UnknownValue { field: "body flags", value: flags.into() });
+        }
+        let version = from.u32("version")?;
+        let locktime = from.u32("lock time")?;
+        let fee = if flags & Self::HAS_FEE != 0 { Some(from.varint("fee")?) } else { None };
+        let size = from.varint_u32("size")?;
+        let count = from.count("inputs", Self::LEAST_INPUT)?;
+        let mut inputs = Vec::with_capacity(count);
+        for _ in 0..count {
+            let outpoint = OutPoint { txid: from.txid("input")?, vout: from.varint_u32("input")? };
+            let previous = match from.u8("input")? {
+                0 => None,
+                1 => Some(PrevOutput {
+                    value: from.varint("input value")?,
+                    script: from.sized("input script")?,
+                }),
+                value => return Err(DecodeError::UnknownValue { field: "input flags", value: value.into() }),
+            };
+            inputs.push(Input { outpoint, previous });
+        }
+        from.end(WHAT)?;
+        Ok(TxBody { version, locktime, fee, size, inputs })
+    }
+}
