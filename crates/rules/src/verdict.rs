@@ -290,7 +290,9 @@ pub fn explain(record: &MasterPage, context: &PruneContext) -> Explanation {
     } else {
         let mined = match head.mined_at() {
             Some(height) => format!("yes, at height {height}"),
-            None => format!("no, unmined since height {}", head.unmined_since().unwrap_or(head.created_height)),
+            None => {
+                format!("no, unmined since height {}", head.unmined_since().unwrap_or(head.created_height))
+            }
         };
         guard("Is it mined on the longest chain?", head.mined_at().is_none(), mined);
         let waiting = waiting_slots(record);
@@ -308,7 +310,11 @@ pub fn explain(record: &MasterPage, context: &PruneContext) -> Explanation {
     if let Some(hold) = &context.safe.decided_by {
         let keeps = due_at.is_some_and(|due| !context.safe.allows(due));
         let from = hold.keep_from.map_or("everything".into(), |from| format!("heights from {from} on"));
-        guard("Does a hold need it?", keeps, format!("{} ({}) needs {from}: {}", hold.name, hold.owner, hold.reason));
+        guard(
+            "Does a hold need it?",
+            keeps,
+            format!("{} ({}) needs {from}: {}", hold.name, hold.owner, hold.reason),
+        );
     }
     Explanation { verdict: judge(record, context), guards, earliest: due_at }
 }
@@ -319,13 +325,17 @@ fn yes_no(value: bool) -> String {
 
 impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let child_text = |child: &Option<TxId>| child.map_or("a child".to_owned(), |txid| format!("child {txid}"));
+        let child_text =
+            |child: &Option<TxId>| child.map_or("a child".to_owned(), |txid| format!("child {txid}"));
         match self {
             KeepReason::Creating => write!(f, "its record is still being written"),
             KeepReason::Locked => write!(f, "it is locked"),
             KeepReason::Preserved { until } => write!(f, "it is preserved until height {until}"),
             KeepReason::ConflictStillNeeded { claimed } => {
-                write!(f, "it lost against another transaction, but {claimed} of its outputs are still claimed")
+                write!(
+                    f,
+                    "it lost against another transaction, but {claimed} of its outputs are still claimed"
+                )
             }
             KeepReason::Unmined { since } => write!(f, "it has not been mined since height {since}"),
             KeepReason::Unspent { outputs, .. } => write!(f, "{outputs} of its outputs are not spent"),
@@ -349,7 +359,9 @@ impl fmt::Display for KeepReason {
                 };
                 write!(f, "child {child} is remembered as {} but is {found}", said(remembered))
             }
-            KeepReason::ExternalBody { error } => write!(f, "its external body could not be deleted: {error}"),
+            KeepReason::ExternalBody { error } => {
+                write!(f, "its external body could not be deleted: {error}")
+            }
         }
     }
 }

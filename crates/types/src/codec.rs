@@ -12,7 +12,7 @@ use crate::{AddressHash, BlockHash, Height, TxId, UtxoHash};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The input ends in the middle of a field.
-    #[error("the input ends inside {field}: {needed} more bytes needed, {left} left")]
+    #[error("the input ends inside {field}: {needed} bytes needed, {left} left")]
     Truncated {
         /// What was being read.
         field: &'static str,

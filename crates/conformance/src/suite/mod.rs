@@ -1,0 +1,23 @@
+//! The conformance suite: what a store does, told by cases.
+//!
+//! Each case takes a [`StoreFactory`] and panics where the store does something else. The list of cases stands once, in
+//! [`conformance_cases`](crate::conformance_cases); a test makes sure that no case is missing from it.
+
+use async_trait::async_trait;
+use sapwood_rules::Policy;
+use sapwood_store::Store;
+
+mod cases;
+mod subject;
+
+pub use subject::{Subject, all_pages, failures, only};
+
+/// Makes stores to test.
+#[async_trait]
+pub trait StoreFactory: Send + Sync {
+    /// The store. It may wrap what it needs to live in, for example a temporary directory.
+    type Store: Store + 'static;
+
+    /// A new empty store with this policy, and with both address indexes on.
+    async fn fresh(&self, policy: Policy) -> Self::Store;
+}

@@ -1,0 +1,187 @@
+//! What a store answers with.
+
+use std::{collections::BTreeMap, fmt};
+
+use bytes::Bytes;
+use sapwood_rules::Verdict;
+use sapwood_types::{BlockMark, External, Height, MinedIn, OutPoint, Output, Slot, TxId};
+
+/// Where a listing goes on. Opaque to callers, stable while the store changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor(pub Bytes);
+
+/// Part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Where it goes on. Nothing at the end.
+    pub next: Option<Cursor>,
+}
+
+/// In which order a listing comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Oldest first.
+    Ascending,
+    /// Newest first.
+    Descending,
+}
+
+/// What the address index is asked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AddressKind {
+    /// The hash of a locking script or address.
+    Address,
+    /// A payment credential.
+    Credential,
+}
+
+/// An output that is not spent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Utxo {
+    /// Which.
+    pub outpoint: OutPoint,
+    /// What it is.
+    pub output: Output,
+    /// Its state.
+    pub slot: Slot,
+    /// When its record was made.
+    pub created_height: Height,
+    /// When its transaction was mined, if it is.
+    pub mined_at: Option<Height>,
+    /// Whether it comes from a coinbase.
+    pub coinbase: bool,
+}
+
+/// An unmined transaction, as block assembly wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnminedTx {
+    /// Which.
+    pub txid: TxId,
+    /// Since when.
+    pub since: Height,
+    /// What it pays.
+    pub fee: Option<u64>,
+    /// Its size.
+    pub size: u32,
+    /// What it spends.
+    pub inputs: Vec<OutPoint>,
+    /// When it was seen, in milliseconds since 1970.
+    pub created_at: u64,
+    /// Whether it is locked.
+    pub locked: bool,
+    /// Blocks it is in, none of them on the longest chain.
+    pub blocks: Vec<MinedIn>,
+}
+
+/// A block was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The block.
+    pub block: BlockMark,
+    /// How many transactions the store learned of.
+    pub created: usize,
+    /// How many it knew already, and are mined now.
+    pub mined: usize,
+    /// Unmined transactions that lost against the block, with their descendants.
+    pub conflicting: Vec<TxId>,
+}
+
+/// Blocks were taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The last applied block now.
+    pub last: Option<BlockMark>,
+    /// How many blocks were taken back.
+    pub blocks: u32,
+    /// Transactions that are unmined again.
+    pub unmined: Vec<TxId>,
+    /// Transactions that were forgotten.
+    pub forgotten: Vec<TxId>,
+    /// Transactions that lost what they spend, with their descendants.
+    pub conflicting: Vec<TxId>,
+}
+
+/// A record whose rule says it may go, by height.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueRecord {
+    /// When it settled.
+    pub settled_at: Height,
+    /// Which.
+    pub txid: TxId,
+}
+
+/// A record and its verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Which.
+    pub txid: TxId,
+    /// May it go?
+    pub verdict: Verdict,
+    /// Where its body lives, if not in the record: that has to go first.
+    pub external: Option<External>,
+    /// How many bytes its pages have.
+    pub bytes: u64,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Stored transactions.
+    pub records: u64,
+    /// Outputs that are unspent or frozen.
+    pub unspent: u64,
+    /// Stored transactions that are not mined on the longest chain.
+    pub unmined: u64,
+}
+
+/// What the engine tells about one part of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineStats {
+    /// The part (column family, table).
+    pub part: String,
+    /// Its figures by name.
+    pub figures: BTreeMap<String, u64>,
+    /// The engine's own report, for people.
+    pub text: String,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// How many records were read.
+    pub records: u64,
+    /// How many index entries were read.
+    pub index_entries: u64,
+    /// What is broken, each with the record or entry it is about. Bounded: see `more`.
+    pub problems: Vec<String>,
+    /// How many more problems there are than are listed.
+    pub more: u64,
+}
+
+impl VerifyReport {
+    /// Whether nothing is broken.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty() && self.more == 0
+    }
+
+    /// Notes a problem; beyond a thousand they are only counted.
+    pub fn problem(&mut self, text: impl Into<String>) {
+        const LISTED: usize = 1000;
+        if self.problems.len() < LISTED { self.problems.push(text.into()) } else { self.more += 1 }
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} records and {} index entries read", self.records, self.index_entries)?;
+        if self.is_clean() {
+            return write!(f, "nothing is broken");
+        }
+        for problem in &self.problems {
+            writeln!(f, "broken: {problem}")?;
+        }
+        write!(f, "{} problems in all", self.problems.len() as u64 + self.more)
+    }
+}

@@ -1,0 +1,231 @@
+//! What an operation changed, and the index entries that follow from it.
+//!
+//! Index entries are a function of a page before and after. Nothing keeps them by hand.
+
+use std::sync::Arc;
+
+use sapwood_rules::settled_at;
+use sapwood_types::{
+    AddressHash, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE, Slot, TxId,
+    codec::Reader,
+};
+
+use crate::{
+    answer::{AddressKind, Counts},
+    working_set::{Entry, PageKey},
+};
+
+/// Changed pages, sorted by key.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// First pages.
+    pub masters: Vec<(TxId, Entry<MasterPage>)>,
+    /// Further pages.
+    pub extras: Vec<(PageKey, Entry<OutputPage>)>,
+}
+
+/// Which address indexes are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressIndexing {
+    /// By the hash of the locking script or address.
+    pub address: bool,
+    /// By payment credential.
+    pub credential: bool,
+}
+
+/// One entry of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IndexEntry {
+    /// The record settled at this height.
+    Due(Height, TxId),
+    /// The transaction is unmined since this height.
+    Unmined(Height, TxId),
+    /// The record is preserved until this height.
+    Preserved(Height, TxId),
+    /// An unspent output of an address or credential, by the height at which its record was made.
+    Address(AddressKind, AddressHash, Height, OutPoint),
+}
+
+/// An index entry comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexChange {
+    /// It comes.
+    Put(IndexEntry),
+    /// It goes.
+    Delete(IndexEntry),
+}
+
+/// The entries a first page has in the due, unmined and preservation index, in this order.
+pub fn record_entries(txid: TxId, master: &MasterPage) -> [Option<IndexEntry>; 3] {
+    let due = settled_at(master).map(|height| IndexEntry::Due(height, txid));
+    let unmined = master.head.unmined_since().map(|height| IndexEntry::Unmined(height, txid));
+    let preserved = master.head.preserve_until.map(|height| IndexEntry::Preserved(height, txid));
+    [due, unmined, preserved]
+}
+
+/// Whether an output in this state is listed under its address.
+pub fn is_listed(slot: &Slot) -> bool {
+    matches!(slot, Slot::Unspent | Slot::Frozen)
+}
+
+/// What the first page says about how all outputs of a transaction are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing {
+    created_height: Height,
+    conflicting: bool,
+}
+
+/// How the outputs of this transaction are listed.
+pub fn listing(master: &MasterPage) -> Listing {
+    Listing { created_height: master.head.created_height, conflicting: master.head.is_conflicting() }
+}
+
+/// Calls `entry` with every entry that the wanted outputs of one page have in the address index.
+pub fn address_entries(
+    txid: TxId,
+    number: u32,
+    (listing, page): (Listing, &OutputPage),
+    indexing: AddressIndexing,
+    wanted: impl Fn(usize) -> bool,
+    mut entry: impl FnMut(IndexEntry),
+) -> Result<(), DecodeError> {
+    let listed = |place: usize, slot: &Slot| !listing.conflicting && is_listed(slot) && wanted(place);
+    let mut reader = Reader::new(page.outputs.clone());
+    let last = page.slots.iter().enumerate().rposition(|(place, slot)| listed(place, slot));
+    for (place, slot) in page.slots.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
+        let Some(output) = Output::decode(&mut reader)?.filter(|_| listed(place, slot)) else { continue };
+        let outpoint = OutPoint::new(txid, number * PAGE_SIZE + place as u32);
+        let mut add = |kind, hash| entry(IndexEntry::Address(kind, hash, listing.created_height, outpoint));
+        if indexing.address {
+            add(AddressKind::Address, AddressHash::of_script(&output.script));
+        }
+        if let Some(hash) = output.credential.filter(|_| indexing.credential) {
+            add(AddressKind::Credential, hash);
+        }
+    }
+    Ok(())
+}
+
+/// The address entries that come and go when a page changes. Outputs that are listed before and after under the same owner are
+/// passed over without hashing.
+fn page_address_changes(
+    txid: TxId,
+    number: u32,
+    before: Option<(Listing, &OutputPage)>,
+    now: Option<(Listing, &OutputPage)>,
+    indexing: AddressIndexing,
+    changes: &mut Vec<IndexChange>,
+) -> Result<(), DecodeError> {
+    let same = match (before, now) {
+        (Some((listing_before, before)), Some((listing_now, now))) => {
+            listing_before == listing_now && before.outputs == now.outputs
+        }
+        _ => false,
+    };
+    let listed = |side: Option<(Listing, &OutputPage)>, place: usize| {
+        side.is_some_and(|(_, page)| page.slots.get(place).is_some_and(is_listed))
+    };
+    let stays = |place: usize| same && listed(before, place) && listed(now, place);
+    if let Some(side) = before {
+        let delete = |entry| changes.push(IndexChange::Delete(entry));
+        address_entries(txid, number, side, indexing, |place| !stays(place), delete)?;
+    }
+    if let Some(side) = now {
+        let put = |entry| changes.push(IndexChange::Put(entry));
+        address_entries(txid, number, side, indexing, |place| !stays(place), put)?;
+    }
+    Ok(())
+}
+
+impl Changes {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.masters.is_empty() && self.extras.is_empty()
+    }
+
+    /// The entries that come and go in all indexes.
+    pub fn index_changes(&self, indexing: AddressIndexing) -> Result<Vec<IndexChange>, DecodeError> {
+        let mut changes = Vec::with_capacity(self.masters.len());
+        for (txid, entry) in &self.masters {
+            let entries = |page: &Option<Arc<MasterPage>>| {
+                page.as_ref().map_or([None; 3], |page| record_entries(*txid, page))
+            };
+            for (before, now) in entries(&entry.before).into_iter().zip(entries(&entry.now)) {
+                if before != now {
+                    changes.extend(before.map(IndexChange::Delete));
+                    changes.extend(now.map(IndexChange::Put));
+                }
+            }
+        }
+        if indexing.address || indexing.credential {
+            self.address_changes(indexing, &mut changes)?;
+        }
+        Ok(changes)
+    }
+
+    fn address_changes(
+        &self,
+        indexing: AddressIndexing,
+        changes: &mut Vec<IndexChange>,
+    ) -> Result<(), DecodeError> {
+        for (txid, entry) in &self.masters {
+            let before = entry.before.as_deref().map(|master| (listing(master), &master.page));
+            let now = entry.now.as_deref().map(|master| (listing(master), &master.page));
+            page_address_changes(*txid, 0, before, now, indexing, changes)?;
+        }
+        for ((txid, number), entry) in &self.extras {
+            // Whoever changes a further page changes the first one too, for its summary; and whoever changes what decides
+            // the listing (conflicting or not) has loaded all pages.
+            let Ok(at) = self.masters.binary_search_by_key(txid, |(txid, _)| *txid) else { continue };
+            let master = &self.masters[at].1;
+            let before = entry.before.as_deref().zip(master.before.as_deref());
+            let now = entry.now.as_deref().zip(master.now.as_deref());
+            let side = |(page, master)| (listing(master), page);
+            page_address_changes(*txid, *number, before.map(side), now.map(side), indexing, changes)?;
+        }
+        Ok(())
+    }
+
+    /// How the counts change.
+    pub fn count_changes(&self) -> CountChanges {
+        let mut counts = CountChanges::default();
+        let listed = |slots: &[Slot]| slots.iter().filter(|slot| is_listed(slot)).count() as i64;
+        for (_, entry) in &self.masters {
+            for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
+                if let Some(master) = page {
+                    counts.records += sign;
+                    counts.unspent += sign * listed(&master.page.slots);
+                    counts.unmined += sign * i64::from(master.head.mined_at().is_none());
+                }
+            }
+        }
+        for (_, entry) in &self.extras {
+            counts.unspent -= entry.before.as_ref().map_or(0, |page| listed(&page.slots));
+            counts.unspent += entry.now.as_ref().map_or(0, |page| listed(&page.slots));
+        }
+        counts
+    }
+}
+
+/// How the counts change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountChanges {
+    /// Stored transactions.
+    pub records: i64,
+    /// Unspent or frozen outputs.
+    pub unspent: i64,
+    /// Unmined transactions.
+    pub unmined: i64,
+}
+
+impl Counts {
+    /// The counts after a change.
+    #[must_use]
+    pub fn changed(self, by: CountChanges) -> Counts {
+        Counts {
+            records: self.records.saturating_add_signed(by.records),
+            unspent: self.unspent.saturating_add_signed(by.unspent),
+            unmined: self.unmined.saturating_add_signed(by.unmined),
+        }
+    }
+}

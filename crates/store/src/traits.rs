@@ -1,0 +1,189 @@
+//! The interface of a store, split by what callers do: read, write, prune, diagnose.
+//!
+//! Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
+//! [`BatchError::Items`](crate::BatchError::Items); the others are written. Blocks are all or nothing.
+
+use std::{path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use sapwood_rules::{Policy, PruneContext, SpendStatus};
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
+
+use crate::{answer::*, error::*, request::*};
+
+/// Everything a store can do.
+pub trait Store: StoreRead + StoreWrite + StorePrune + StoreDiagnose {}
+impl<T: StoreRead + StoreWrite + StorePrune + StoreDiagnose> Store for T {}
+
+/// Reading.
+#[async_trait]
+pub trait StoreRead: Send + Sync {
+    /// Whole records, in the order asked for.
+    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError>;
+
+    /// One whole record.
+    async fn get(&self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
+        Ok(self.get_many(vec![txid]).await?.pop().flatten())
+    }
+
+    /// Outputs, spent or not, as long as their record is there.
+    async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError>;
+
+    /// How each output looks at a height.
+    async fn spend_status(
+        &self,
+        outpoints: Vec<OutPoint>,
+        at: Height,
+    ) -> Result<Vec<SpendStatus>, StoreError>;
+
+    /// Transactions unmined since `cutoff` or before, oldest first. Complete: follow `next` to its end.
+    async fn old_unmined(
+        &self,
+        cutoff: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<TxId>, StoreError>;
+
+    /// Unmined transactions that could be mined: neither conflicting nor coinbase.
+    async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError>;
+
+    /// Unspent outputs of an address or payment credential. Outputs of losing transactions are not listed.
+    async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError>;
+
+    /// The last applied block.
+    async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError>;
+
+    /// The lowest height a rollback can reach; nothing before the first block.
+    async fn rollback_floor(&self) -> Result<Option<Height>, StoreError>;
+
+    /// How to take back the block at a height, if that is still known.
+    async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError>;
+
+    /// How much there is.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+}
+
+/// Writing.
+#[async_trait]
+pub trait StoreWrite: Send + Sync {
+    /// Stores transactions at the given height, and spends their inputs in the same write.
+    async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError>;
+
+    /// Spends inputs of stored transactions. A repeat of the same spend is fine.
+    async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError>;
+
+    /// Takes spends back. An unspent output is fine.
+    async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError>;
+
+    /// Marks transactions as mined in a block, or takes that back.
+    async fn set_mined(
+        &self,
+        txids: Vec<TxId>,
+        request: MineRequest,
+        height: Height,
+    ) -> BatchResult<(), MineError>;
+
+    /// Says that the highest block of each transaction is on the longest chain, or that none of its blocks is.
+    async fn mark_on_longest_chain(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<(), MineError>;
+
+    /// Marks transactions as losers together with their descendants, or takes that back for just these. Returns every
+    /// transaction that changed.
+    async fn set_conflicting(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<Vec<TxId>, ConflictError>;
+
+    /// Makes each transaction win against whatever unmined transactions spend its inputs. Returns the losers. All or nothing.
+    async fn resolve_conflicts(&self, winners: Vec<TxId>, height: Height)
+    -> Result<Vec<TxId>, ConflictError>;
+
+    /// Locks or unlocks all outputs of transactions.
+    async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError>;
+
+    /// Freezes unspent outputs.
+    async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError>;
+
+    /// Unfreezes outputs.
+    async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError>;
+
+    /// Gives frozen outputs to other owners, who can spend them after a delay.
+    async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError>;
+
+    /// Forbids deletion up to a height. Absent transactions are skipped; returns how many were there.
+    async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError>;
+
+    /// Forgets unmined transactions and gives back what they spend. Absent ones are fine.
+    async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError>;
+
+    /// Applies a block: all or nothing. It must be the one after the last applied block; the first one may have any height.
+    async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError>;
+
+    /// Takes back all blocks above a height: all or nothing. The block there must have the given hash. With no target,
+    /// takes back everything to before the first block.
+    async fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError>;
+
+    /// Changes how long things are kept. Takes effect at once.
+    async fn set_policy(&self, policy: Policy) -> Result<(), StoreError>;
+}
+
+/// Pruning.
+#[async_trait]
+pub trait StorePrune: Send + Sync {
+    /// Records that settled at or below a height, oldest first.
+    async fn due(
+        &self,
+        settled_up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError>;
+
+    /// Judges records without deleting anything.
+    async fn judge(
+        &self,
+        txids: Vec<TxId>,
+        context: PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Judged>, StoreError>;
+
+    /// Judges records and deletes those that may go, in one write with the cursor. A record that changes meanwhile is judged
+    /// again.
+    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError>;
+
+    /// The cursor saved with the last deletions.
+    async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError>;
+
+    /// Ends preservations up to a height, at most `limit` of them, and returns how many there were. What becomes of each
+    /// record follows from its content alone.
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError>;
+
+    /// Drops undo records below a height, but never one a rollback could need. Returns how many.
+    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError>;
+}
+
+/// Looking inside.
+#[async_trait]
+pub trait StoreDiagnose: Send + Sync {
+    /// A hash of everything that can be observed. Equal states have equal hashes, whatever way led to them.
+    async fn state_digest(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Checks every record, every index and how they belong together. `progress` is called with done and estimated total.
+    async fn verify(&self, progress: Arc<dyn Fn(u64, u64) + Send + Sync>)
+    -> Result<VerifyReport, StoreError>;
+
+    /// What the engine tells, by part.
+    async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError>;
+
+    /// Writes a consistent copy of the store to a new directory while it runs.
+    async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError>;
+}

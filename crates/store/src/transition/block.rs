@@ -1,0 +1,189 @@
+//! Applying a block.
+
+use std::collections::HashSet;
+
+use sapwood_rules::{
+    Policy, SpendRefusal,
+    lifecycle::coinbase_spendable_from,
+    spendability::{SlotSpend, SpendOverrides},
+};
+use sapwood_types::{
+    Block, BlockMark, MinedIn, OutPoint, OutputPage, ReplacedRecord, Slot, Spender, Tx, TxHead, TxId, Undo,
+};
+
+use super::{conflict, create, spend};
+use crate::{ApplyError, ApplyOptions, InputRefusal, SpendInput, StoreError, WorkingSet, error::TxProblem};
+
+/// What applying a block found out.
+pub struct BlockOutcome {
+    /// How to take it back.
+    pub undo: Undo,
+    /// Unmined transactions that lost against it.
+    pub conflicting: Vec<TxId>,
+}
+
+/// Why one transaction of a block was refused.
+enum Refused {
+    Problem(TxProblem),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Refused::Store(error)
+    }
+}
+
+impl From<TxProblem> for Refused {
+    fn from(problem: TxProblem) -> Self {
+        Refused::Problem(problem)
+    }
+}
+
+/// Checks that a block comes next after the last applied one.
+pub fn check_next(block: &Block, last: Option<&BlockMark>) -> Result<(), ApplyError> {
+    let Some(last) = last else { return Ok(()) };
+    let expected = last.height.next();
+    if block.height != expected {
+        return Err(ApplyError::NotNext { hash: block.hash, height: block.height, expected });
+    }
+    if block.parent != last.hash {
+        let (hash, height, parent) = (block.hash, block.height, block.parent);
+        return Err(ApplyError::WrongParent { hash, height, parent, last: last.hash });
+    }
+    Ok(())
+}
+
+/// Applies a block that comes next. On error the working set is half changed and must be dropped.
+pub fn apply(
+    set: &mut WorkingSet,
+    block: &Block,
+    mark: BlockMark,
+    previous: Option<BlockMark>,
+    options: ApplyOptions,
+    policy: &Policy,
+) -> Result<BlockOutcome, ApplyError> {
+    let made_here: HashSet<TxId> = block.txs.iter().map(|tx| tx.txid).collect();
+    let spent = block.txs.iter().flat_map(|tx| tx.inputs.iter()).map(|input| input.outpoint);
+    let from_outside = spent.filter(|outpoint| !made_here.contains(&outpoint.txid));
+    set.load(made_here.iter().copied().chain(from_outside.clone().map(|outpoint| outpoint.txid)))?;
+    set.load_outputs(from_outside)?;
+
+    let undo = Undo { block: mark, previous, created: Vec::new(), mined: Vec::new(), replaced: Vec::new() };
+    let mut applier = Applier {
+        set,
+        block,
+        mark,
+        options,
+        policy,
+        outcome: BlockOutcome { undo, conflicting: Vec::new() },
+    };
+    for tx in &block.txs {
+        applier.apply_tx(tx).map_err(|refused| match refused {
+            Refused::Store(error) => ApplyError::Store(error),
+            Refused::Problem(problem) => {
+                let (hash, height, problem) = (block.hash, block.height, Box::new(problem));
+                ApplyError::Tx { hash, height, txid: tx.txid, problem }
+            }
+        })?;
+    }
+    Ok(applier.outcome)
+}
+
+struct Applier<'set, 'source, 'block> {
+    set: &'set mut WorkingSet<'source>,
+    block: &'block Block,
+    mark: BlockMark,
+    options: ApplyOptions,
+    policy: &'block Policy,
+    outcome: BlockOutcome,
+}
+
+impl Applier<'_, '_, '_> {
+    fn apply_tx(&mut self, tx: &Tx) -> Result<(), Refused> {
+        if tx.outputs.is_empty() {
+            return Err(TxProblem::NoOutputs.into());
+        }
+        for (vin, input) in tx.inputs.iter().enumerate() {
+            self.hold(input.outpoint, Spender::new(tx.txid, vin as u32))?;
+        }
+        let Some(known) = self.set.master(tx.txid)? else {
+            self.outcome.undo.created.push(tx.txid);
+            return self.create(tx);
+        };
+        if known.head.mined_at().is_none() {
+            return self.mine_known(tx.txid);
+        }
+        let unspent = known.open_slots();
+        if unspent > 0 && !self.options.allow_overwrite {
+            return Err(TxProblem::Duplicate { unspent }.into());
+        }
+        self.replace(tx)
+    }
+
+    /// Lets an input of this block hold what it spends. An unmined rival loses.
+    fn hold(&mut self, outpoint: OutPoint, spender: Spender) -> Result<(), Refused> {
+        let vin = spender.vin;
+        let height = self.block.height;
+        if self.set.master(outpoint.txid)?.is_some_and(|parent| parent.head.mined_at().is_none()) {
+            return Err(TxProblem::ParentUnmined { vin, outpoint }.into());
+        }
+        let input = SpendInput { vin, outpoint, expected: None };
+        match spend::check(self.set, input, spender, height, SpendOverrides::default())? {
+            Ok(SlotSpend::New | SlotSpend::Repeat { mined_at: None }) => {}
+            // The same transaction was mined before: a second time it spends what is spent.
+            Ok(SlotSpend::Repeat { mined_at: Some(mined_at) }) => {
+                let refusal = match self.set.contains(spender.child)? {
+                    true => SpendRefusal::Spent { by: spender, mined_at: Some(mined_at) },
+                    false => SpendRefusal::SpenderPruned { by: spender, mined_at },
+                };
+                return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal }).into());
+            }
+            Err(SpendRefusal::Spent { by, mined_at: None }) if by.child != spender.child => {
+                let lost = conflict::lose(self.set, &[by.child], height)
+                    .map_err(|error| TxProblem::Rival(Box::new(error)))?;
+                self.outcome.conflicting.extend(lost);
+            }
+            Err(refusal) => return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal }).into()),
+        }
+        Ok(self.set.set_slot(outpoint, Slot::spent(spender, Some(height)))?)
+    }
+
+    fn create(&mut self, tx: &Tx) -> Result<(), Refused> {
+        let height = self.block.height;
+        let spending_height =
+            tx.coinbase.then(|| coinbase_spendable_from(height, self.policy.coinbase_maturity));
+        let head = TxHead {
+            coinbase: tx.coinbase,
+            created_height: height,
+            created_at: self.block.time.saturating_mul(1000),
+            spending_height,
+            blocks: vec![MinedIn::block(&self.mark)],
+            ..TxHead::default()
+        };
+        Ok(create::insert(self.set, tx, head, false)?)
+    }
+
+    /// A stored transaction that was not mined is mined by this block. Its parents were told by [`Applier::hold`].
+    fn mine_known(&mut self, txid: TxId) -> Result<(), Refused> {
+        conflict::no_longer_conflicting(self.set, txid)?;
+        if let Some(master) = self.set.master_mut(txid)? {
+            master.head.blocks.push(MinedIn::block(&self.mark));
+            master.head.locked = false;
+        }
+        self.outcome.undo.mined.push(txid);
+        Ok(())
+    }
+
+    /// A mined transaction of the same id is written over, and kept in the undo record.
+    fn replace(&mut self, tx: &Tx) -> Result<(), Refused> {
+        if let Some((master, extras)) = self.set.pages(tx.txid)? {
+            let extras: Vec<OutputPage> = extras.iter().map(|page| page.as_ref().clone()).collect();
+            let replaced = ReplacedRecord { txid: tx.txid, master: master.as_ref().clone(), extras };
+            self.outcome.undo.replaced.push(replaced);
+        }
+        self.set.remove(tx.txid)?;
+        self.outcome.undo.created.push(tx.txid);
+        self.create(tx)
+    }
+}

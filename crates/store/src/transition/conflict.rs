@@ -1,0 +1,129 @@
+//! Losing and winning against other transactions.
+
+use sapwood_rules::{SpendRefusal, spendability::SpendOverrides};
+use sapwood_types::{Height, OutPoint, Slot, Spender, TxId};
+
+use super::{give_back, inputs_of, list_at_parents, spend::hold_all};
+use crate::{ConflictError, InputRefusal, SpendInput, StoreError, WorkingSet};
+
+/// Makes these transactions and all their descendants lose. Returns those that were not losers before, breadth first.
+pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Result<Vec<TxId>, ConflictError> {
+    let mut losers = set.with_descendants(roots)?;
+    for txid in &losers {
+        check_may_lose(set, *txid)?;
+    }
+    let mut already = Vec::new();
+    for txid in &losers {
+        if set.master(*txid)?.is_some_and(|master| master.head.is_conflicting()) {
+            already.push(*txid);
+        }
+    }
+    losers.retain(|txid| !already.contains(txid));
+    for txid in &losers {
+        give_back(set, *txid)?;
+        set.set_conflicting_since(*txid, Some(height))?;
+        list_at_parents(set, *txid, true)?;
+    }
+    Ok(losers)
+}
+
+fn check_may_lose(set: &mut WorkingSet, txid: TxId) -> Result<(), ConflictError> {
+    if let Some(mined_at) = set.master(txid)?.and_then(|master| master.head.mined_at()) {
+        return Err(ConflictError::Mined { txid, mined_at });
+    }
+    match set.slots(txid)?.iter().position(|slot| *slot == Slot::Frozen) {
+        Some(vout) => Err(ConflictError::Frozen { outpoint: OutPoint::new(txid, vout as u32) }),
+        None => Ok(()),
+    }
+}
+
+/// Lets a transaction hold all its inputs, and takes the mark of a loser off it.
+fn revive(
+    set: &mut WorkingSet,
+    txid: TxId,
+    height: Height,
+    overrides: SpendOverrides,
+    absent_parents: AbsentParents,
+) -> Result<(), ConflictError> {
+    let mined_at = set.master(txid)?.and_then(|master| master.head.mined_at());
+    let mut inputs = Vec::new();
+    for (outpoint, spender) in inputs_of(set, txid)? {
+        if absent_parents == AbsentParents::Refuse || set.contains(outpoint.txid)? {
+            inputs.push(SpendInput { vin: spender.vin, outpoint, expected: None });
+        }
+    }
+    hold_all(set, &inputs, txid, true, mined_at, height, overrides)?
+        .map_err(|inputs| ConflictError::Inputs { txid, inputs })?;
+    Ok(no_longer_conflicting(set, txid)?)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AbsentParents {
+    Refuse,
+    Skip,
+}
+
+/// Takes the mark of a loser off a transaction.
+pub(super) fn no_longer_conflicting(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+    if set.master(txid)?.is_some_and(|master| master.head.is_conflicting()) {
+        list_at_parents(set, txid, false)?;
+        set.set_conflicting_since(txid, None)?;
+    }
+    Ok(())
+}
+
+/// Marks a transaction as a loser with its descendants, or takes that back for just this one.
+pub fn set_conflicting(
+    set: &mut WorkingSet,
+    txid: TxId,
+    on: bool,
+    height: Height,
+) -> Result<Vec<TxId>, ConflictError> {
+    let Some(master) = set.master(txid)? else { return Err(ConflictError::NotFound { txid }) };
+    match (master.head.is_conflicting(), on) {
+        (true, true) | (false, false) => Ok(Vec::new()),
+        (false, true) => lose(set, &[txid], height),
+        (true, false) => {
+            revive(set, txid, height, SpendOverrides::default(), AbsentParents::Refuse)?;
+            Ok(vec![txid])
+        }
+    }
+}
+
+/// Makes a transaction win against whatever unmined transactions hold what it spends. Returns the losers.
+pub fn resolve(set: &mut WorkingSet, winner: TxId, height: Height) -> Result<Vec<TxId>, ConflictError> {
+    let Some(master) = set.master(winner)? else { return Err(ConflictError::NotFound { txid: winner }) };
+    let was_conflicting = master.head.is_conflicting();
+    let inputs = inputs_of(set, winner)?;
+    let mut rivals = Vec::new();
+    for (outpoint, _) in &inputs {
+        if let Some(Slot::Spent { spender, .. }) = set.slot(*outpoint)?
+            && spender.child != winner
+            && !rivals.contains(&spender.child)
+        {
+            rivals.push(spender.child);
+        }
+    }
+    let losers = lose(set, &rivals, height)?;
+    if losers.contains(&winner) {
+        return Err(descends_from_its_rival(set, winner, inputs)?);
+    }
+    let overrides = SpendOverrides { ignore_conflicting: true, ignore_locked: true };
+    let absent = if was_conflicting { AbsentParents::Refuse } else { AbsentParents::Skip };
+    revive(set, winner, height, overrides, absent)?;
+    Ok(losers)
+}
+
+fn descends_from_its_rival(
+    set: &mut WorkingSet,
+    winner: TxId,
+    inputs: Vec<(OutPoint, Spender)>,
+) -> Result<ConflictError, StoreError> {
+    let mut refused = Vec::new();
+    for (outpoint, spender) in inputs {
+        let since = set.master(outpoint.txid)?.and_then(|parent| parent.head.conflicting_since);
+        let refusal = since.map(|since| SpendRefusal::Conflicting { since });
+        refused.extend(refusal.map(|refusal| InputRefusal { vin: spender.vin, outpoint, refusal }));
+    }
+    Ok(ConflictError::Inputs { txid: winner, inputs: refused })
+}

@@ -1,0 +1,88 @@
+//! Storing a transaction.
+
+use sapwood_rules::{Policy, lifecycle::coinbase_spendable_from, spendability::SpendOverrides};
+use sapwood_types::{Height, Slot, Tx, TxHead, page::pages_of};
+
+use super::{list_at_parents, spend::hold_all};
+use crate::{CreateError, CreateRequest, SpendInput, StoreError, WorkingSet};
+
+/// Every input of a transaction, to be spent without expecting a hash.
+pub(super) fn all_inputs(tx: &Tx) -> Vec<SpendInput> {
+    let input = |(vin, outpoint)| SpendInput { vin: vin as u32, outpoint, expected: None };
+    tx.inputs.iter().map(|input| input.outpoint).enumerate().map(input).collect()
+}
+
+/// Stores a transaction and spends its inputs.
+pub fn create(
+    set: &mut WorkingSet,
+    request: &CreateRequest,
+    height: Height,
+    policy: &Policy,
+) -> Result<(), CreateError> {
+    let tx = &request.tx;
+    let txid = tx.txid;
+    if tx.outputs.is_empty() {
+        return Err(CreateError::NoOutputs { txid });
+    }
+    if set.contains(txid)? {
+        return Err(CreateError::Exists { txid });
+    }
+    let mut blocks: Vec<_> = request.mined_in.into_iter().collect();
+    if request.conflicting {
+        blocks.iter_mut().for_each(|block| block.on_longest_chain = false);
+    }
+    let mined_at = blocks.iter().find(|block| block.on_longest_chain).map(|block| block.height);
+    if !request.conflicting {
+        let mut inputs = all_inputs(tx);
+        if request.trust_inputs {
+            inputs = only_with_parents(set, inputs)?;
+        }
+        hold_all(set, &inputs, txid, false, mined_at, height, SpendOverrides::default())?
+            .map_err(|inputs| CreateError::Inputs { txid, inputs })?;
+    }
+    let created_height = mined_at.unwrap_or(height);
+    let head = TxHead {
+        coinbase: tx.coinbase,
+        locked: request.locked && mined_at.is_none(),
+        external: request.external,
+        created_height,
+        created_at: request.created_at,
+        first_unmined: if mined_at.is_none() { Some(height) } else { None },
+        conflicting_since: request.conflicting.then_some(height),
+        spending_height: tx
+            .coinbase
+            .then(|| coinbase_spendable_from(created_height, policy.coinbase_maturity)),
+        blocks,
+        ..TxHead::default()
+    };
+    insert(set, tx, head, request.frozen)?;
+    if request.conflicting {
+        list_at_parents(set, txid, true)?;
+    }
+    Ok(())
+}
+
+/// The inputs whose parents are stored.
+fn only_with_parents(set: &mut WorkingSet, inputs: Vec<SpendInput>) -> Result<Vec<SpendInput>, StoreError> {
+    set.load(inputs.iter().map(|input| input.outpoint.txid))?;
+    let mut kept = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        if set.contains(input.outpoint.txid)? {
+            kept.push(input);
+        }
+    }
+    Ok(kept)
+}
+
+/// Puts a new record in place.
+pub(super) fn insert(set: &mut WorkingSet, tx: &Tx, head: TxHead, frozen: bool) -> Result<(), StoreError> {
+    let (mut master, mut extras) = pages_of(tx, head);
+    if frozen {
+        let pages = std::iter::once(&mut master.page).chain(&mut extras);
+        for slot in pages.flat_map(|page| &mut page.slots).filter(|slot| slot.is_unspent()) {
+            *slot = Slot::Frozen;
+        }
+        master.summaries = extras.iter().map(sapwood_types::OutputPage::summary).collect();
+    }
+    set.insert(tx.txid, master, extras)
+}

@@ -1,0 +1,73 @@
+//! Locking, freezing, and giving frozen outputs to other owners.
+
+use sapwood_rules::Policy;
+use sapwood_types::{Height, OutPoint, Output, Reassignment, Slot, TxId};
+
+use crate::{FreezeError, Reassign, ReassignError, StoreError, WorkingSet};
+
+/// Locks or unlocks all outputs of a transaction.
+pub fn set_locked(set: &mut WorkingSet, txid: TxId, on: bool) -> Result<(), FreezeError> {
+    match set.master(txid)?.map(|master| master.head.locked) {
+        None => Err(FreezeError::NotFound { txid }),
+        Some(locked) if locked == on => Ok(()),
+        Some(_) => {
+            if let Some(master) = set.master_mut(txid)? {
+                master.head.locked = on;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn slot_of(set: &mut WorkingSet, outpoint: OutPoint) -> Result<Slot, FreezeError> {
+    if !set.contains(outpoint.txid)? {
+        return Err(FreezeError::NotFound { txid: outpoint.txid });
+    }
+    set.slot(outpoint)?.ok_or(FreezeError::NoSuchOutput { outpoint })
+}
+
+/// Freezes an unspent output.
+pub fn freeze(set: &mut WorkingSet, outpoint: OutPoint) -> Result<(), FreezeError> {
+    match slot_of(set, outpoint)? {
+        Slot::Unspent => Ok(set.set_slot(outpoint, Slot::Frozen)?),
+        _ => Err(FreezeError::NotUnspent { outpoint }),
+    }
+}
+
+/// Unfreezes an output.
+pub fn unfreeze(set: &mut WorkingSet, outpoint: OutPoint) -> Result<(), FreezeError> {
+    match slot_of(set, outpoint)? {
+        Slot::Frozen => Ok(set.set_slot(outpoint, Slot::Unspent)?),
+        _ => Err(FreezeError::NotFrozen { outpoint }),
+    }
+}
+
+/// Gives a frozen output to another owner.
+pub fn reassign(
+    set: &mut WorkingSet,
+    request: &Reassign,
+    height: Height,
+    policy: &Policy,
+) -> Result<(), ReassignError> {
+    let outpoint = request.outpoint;
+    let slot = set.slot(outpoint)?;
+    let Some(output) = set.output(outpoint)? else { return Err(ReassignError::NotFound { outpoint }) };
+    if slot != Some(Slot::Frozen) {
+        return Err(ReassignError::NotFrozen { outpoint });
+    }
+    let old = output.utxo_hash(outpoint);
+    if old != request.expected {
+        return Err(ReassignError::HashMismatch { outpoint, actual: old, expected: request.expected });
+    }
+    let output = Output { script: request.script.clone(), credential: request.credential, ..output };
+    let new = output.utxo_hash(outpoint);
+    set.change_page(outpoint, |page| page.set_output(outpoint.place(), output))?
+        .map_err(|cause| StoreError::Corrupt { what: format!("transaction {}", outpoint.txid), cause })?;
+    set.set_slot(outpoint, Slot::Unspent)?;
+    if let Some(master) = set.master_mut(outpoint.txid)? {
+        let spendable_from = height.plus(policy.reassignment_delay);
+        let entry = Reassignment { vout: outpoint.vout, old, new, at: height, spendable_from };
+        master.head.reassignments.push(entry);
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Each operation as a function over a working set.
+//!
+//! A transition checks everything it can before it changes anything. Those that find out late are run inside
+//! [`WorkingSet::attempt`](crate::WorkingSet::attempt), which takes back what they did.
+
+pub mod block;
+pub mod conflict;
+pub mod create;
+pub mod freeze;
+pub mod mine;
+pub mod preserve;
+pub mod rollback;
+pub mod spend;
+
+use sapwood_types::{Height, OutPoint, Slot, Spender, TxId};
+
+use crate::{StoreError, WorkingSet};
+
+/// How an output stands to one input of a stored transaction.
+enum Hold {
+    /// The output's transaction is not stored.
+    ParentAbsent,
+    /// The input holds the output.
+    Held,
+    /// It does not.
+    NotHeld,
+}
+
+/// Whether `spender`, an input of a transaction that is mined at `mined_at` or not mined, holds `outpoint`.
+fn hold(
+    set: &mut WorkingSet,
+    outpoint: OutPoint,
+    spender: Spender,
+    mined_at: Option<Height>,
+) -> Result<Hold, StoreError> {
+    Ok(match set.slot(outpoint)? {
+        None => Hold::ParentAbsent,
+        Some(Slot::Spent { spender: by, .. }) if by == spender => Hold::Held,
+        // Who it was is forgotten. A mined transaction holds what it spends, so at this height it was this one.
+        Some(Slot::Settled { child_mined_at }) if mined_at == Some(child_mined_at) => Hold::Held,
+        Some(_) => Hold::NotHeld,
+    })
+}
+
+/// Each input of a stored transaction: what it spends, and as whom.
+fn inputs_of(set: &mut WorkingSet, txid: TxId) -> Result<Vec<(OutPoint, Spender)>, StoreError> {
+    let inputs = set.inputs(txid)?;
+    set.load_outputs(inputs.iter().copied())?;
+    let spender = |(vin, outpoint)| (outpoint, Spender::new(txid, vin as u32));
+    Ok(inputs.into_iter().enumerate().map(spender).collect())
+}
+
+/// Tells the parents of a transaction that it is now mined at another height, or not mined.
+fn tell_parents(
+    set: &mut WorkingSet,
+    txid: TxId,
+    before: Option<Height>,
+    now: Option<Height>,
+) -> Result<(), StoreError> {
+    for (outpoint, spender) in inputs_of(set, txid)? {
+        if let Hold::Held = hold(set, outpoint, spender, before)? {
+            set.set_slot(outpoint, Slot::spent(spender, now))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives back everything an unmined transaction holds.
+fn give_back(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+    for (outpoint, spender) in inputs_of(set, txid)? {
+        if let Hold::Held = hold(set, outpoint, spender, None)? {
+            set.set_slot(outpoint, Slot::Unspent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a transaction to, or takes it off, the list of losers that each of its parents keeps.
+fn list_at_parents(set: &mut WorkingSet, txid: TxId, listed: bool) -> Result<(), StoreError> {
+    let mut parents = set.inputs(txid)?;
+    parents.sort_unstable();
+    parents.dedup_by_key(|outpoint| outpoint.txid);
+    set.load(parents.iter().map(|outpoint| outpoint.txid))?;
+    for parent in parents {
+        let Some(master) = set.master(parent.txid)? else { continue };
+        if master.head.conflicting_children.contains(&txid) == listed {
+            continue;
+        }
+        let Some(master) = set.master_mut(parent.txid)? else { continue };
+        let children = &mut master.head.conflicting_children;
+        if listed { children.push(txid) } else { children.retain(|child| *child != txid) }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Preservation and forgetting.
+
+use sapwood_rules::lifecycle;
+use sapwood_types::{Height, OutPoint, Slot, TxId};
+
+use super::{give_back, list_at_parents};
+use crate::{DeleteError, StoreError, WorkingSet};
+
+/// Forbids deletion up to a height. Tells whether the transaction is there.
+pub fn preserve(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool, StoreError> {
+    let Some(master) = set.master(txid)? else { return Ok(false) };
+    let before = master.head.preserve_until;
+    let now = Some(lifecycle::preserve_until(before, until));
+    if now != before
+        && let Some(master) = set.master_mut(txid)?
+    {
+        master.head.preserve_until = now;
+    }
+    Ok(true)
+}
+
+/// Ends a preservation that is over. What becomes of the record follows from its content alone: stamping it for deletion
+/// without another look once deleted live coins.
+pub fn expire(set: &mut WorkingSet, txid: TxId, height: Height) -> Result<(), StoreError> {
+    let until = set.master(txid)?.and_then(|master| master.head.preserve_until);
+    if until.is_some_and(|until| lifecycle::preservation_over(until, height))
+        && let Some(master) = set.master_mut(txid)?
+    {
+        master.head.preserve_until = None;
+    }
+    Ok(())
+}
+
+/// Forgets an unmined transaction and gives back what it spends.
+pub fn delete(set: &mut WorkingSet, txid: TxId) -> Result<(), DeleteError> {
+    let Some(master) = set.master(txid)? else { return Ok(()) };
+    if let Some(mined_at) = master.head.mined_at() {
+        return Err(DeleteError::Mined { txid, mined_at });
+    }
+    for (vout, slot) in set.slots(txid)?.into_iter().enumerate() {
+        match slot {
+            Slot::Spent { spender, .. } => return Err(DeleteError::HasChild { txid, child: spender.child }),
+            Slot::Frozen => {
+                return Err(DeleteError::Frozen { outpoint: OutPoint::new(txid, vout as u32) });
+            }
+            Slot::Unspent | Slot::Unspendable | Slot::Settled { .. } => {}
+        }
+    }
+    Ok(forget(set, txid)?)
+}
+
+/// Removes a record that nothing spends from, gives back what it holds, and takes it off its parents' lists.
+pub(super) fn forget(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+    give_back(set, txid)?;
+    list_at_parents(set, txid, false)?;
+    set.remove(txid)
+}
+
+/// Removes a record that may go. Nothing needs it any more, so nothing is given back: its parents remember that it was mined.
+/// A loser is taken off its parents' lists.
+pub fn prune(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+    list_at_parents(set, txid, false)?;
+    set.remove(txid)
+}

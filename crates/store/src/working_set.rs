@@ -1,0 +1,405 @@
+//! The pages an operation has read and changed.
+//!
+//! A working set reads pages from a [`PageSource`] once, keeps what each page was and what it is now, and can take back what an
+//! item of a batch did ([`WorkingSet::attempt`]). Nothing reaches the store before the backend writes
+//! [`WorkingSet::into_changes`].
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque, hash_map},
+    hash::Hash,
+    sync::Arc,
+};
+
+use sapwood_types::{
+    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Spender, TxBody, TxId, TxRecord,
+    page::extra_pages,
+};
+
+use crate::{Changes, StoreError};
+
+/// A further page of a transaction: its number is 1 or more.
+pub type PageKey = (TxId, u32);
+
+/// Where pages come from.
+pub trait PageSource {
+    /// First pages, in the order asked for.
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError>;
+    /// Further pages, in the order asked for.
+    fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError>;
+}
+
+/// A page as it was and as it is.
+#[derive(Clone, Debug)]
+pub struct Entry<T> {
+    /// As it was in the store.
+    pub before: Option<Arc<T>>,
+    /// As it is now.
+    pub now: Option<Arc<T>>,
+}
+
+impl<T> Entry<T> {
+    fn read(page: Option<Arc<T>>) -> Self {
+        Self { before: page.clone(), now: page }
+    }
+
+    /// Whether anything happened to it.
+    pub fn is_changed(&self) -> bool {
+        match (&self.before, &self.now) {
+            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
+            (None, None) => false,
+            _ => true,
+        }
+    }
+}
+
+/// The pages an operation works on.
+pub struct WorkingSet<'a> {
+    source: &'a dyn PageSource,
+    masters: HashMap<TxId, Entry<MasterPage>>,
+    extras: HashMap<PageKey, Entry<OutputPage>>,
+    /// What pages were before the current attempt, in the order in which they changed.
+    journal: Option<Journal>,
+}
+
+#[derive(Default)]
+struct Journal {
+    masters: HashMap<TxId, Option<Arc<MasterPage>>>,
+    extras: HashMap<PageKey, Option<Arc<OutputPage>>>,
+}
+
+fn corrupt(txid: TxId, cause: sapwood_types::DecodeError) -> StoreError {
+    StoreError::Corrupt { what: format!("transaction {txid}"), cause }
+}
+
+fn missing_page(txid: TxId) -> StoreError {
+    corrupt(txid, sapwood_types::DecodeError::Inconsistent { what: "record", problem: "a page is missing" })
+}
+
+/// Notes what a page was, the first time an attempt changes it.
+fn note<K: Hash + Eq, T>(journal: Option<&mut HashMap<K, Option<Arc<T>>>>, key: K, now: &Option<Arc<T>>) {
+    if let Some(journal) = journal {
+        journal.entry(key).or_insert_with(|| now.clone());
+    }
+}
+
+impl<'a> WorkingSet<'a> {
+    /// An empty working set over `source`.
+    pub fn new(source: &'a dyn PageSource) -> Self {
+        Self { source, masters: HashMap::new(), extras: HashMap::new(), journal: None }
+    }
+
+    /// Reads the first pages of these transactions in one go.
+    pub fn load(&mut self, txids: impl IntoIterator<Item = TxId>) -> Result<(), StoreError> {
+        let wanted: HashSet<TxId> =
+            txids.into_iter().filter(|txid| !self.masters.contains_key(txid)).collect();
+        let mut wanted: Vec<TxId> = wanted.into_iter().collect();
+        // Engines read sorted keys faster, and a fixed order makes runs repeatable.
+        wanted.sort_unstable();
+        let pages = self.source.masters(&wanted)?;
+        self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
+        Ok(())
+    }
+
+    /// Reads all further pages of these transactions in one go.
+    pub fn load_all_pages(&mut self, txids: &[TxId]) -> Result<(), StoreError> {
+        self.load(txids.iter().copied())?;
+        let mut wanted = Vec::new();
+        for txid in txids {
+            if let Some(master) = self.known(txid) {
+                let keys = (1..=extra_pages(master.head.output_count)).map(|page| (*txid, page));
+                wanted.extend(keys.filter(|key| !self.extras.contains_key(key)));
+            }
+        }
+        self.load_extras(wanted)
+    }
+
+    /// Reads the pages that hold these outputs, with their first pages.
+    pub fn load_outputs(
+        &mut self,
+        outpoints: impl Iterator<Item = OutPoint> + Clone,
+    ) -> Result<(), StoreError> {
+        self.load(outpoints.clone().map(|outpoint| outpoint.txid))?;
+        let mut wanted: Vec<PageKey> = outpoints
+            .filter(|outpoint| outpoint.page() > 0)
+            .map(|outpoint| (outpoint.txid, outpoint.page()))
+            .filter(|key| !self.extras.contains_key(key))
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.load_extras(wanted)
+    }
+
+    fn load_extras(&mut self, wanted: Vec<PageKey>) -> Result<(), StoreError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let pages = self.source.extras(&wanted)?;
+        self.extras.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
+        Ok(())
+    }
+
+    /// The first page of a transaction that was loaded before.
+    fn known(&self, txid: &TxId) -> Option<&MasterPage> {
+        self.masters.get(txid)?.now.as_deref()
+    }
+
+    /// The first page of a transaction.
+    pub fn master(&mut self, txid: TxId) -> Result<Option<&MasterPage>, StoreError> {
+        if !self.masters.contains_key(&txid) {
+            self.load([txid])?;
+        }
+        Ok(self.known(&txid))
+    }
+
+    /// Whether a transaction is stored.
+    pub fn contains(&mut self, txid: TxId) -> Result<bool, StoreError> {
+        Ok(self.master(txid)?.is_some())
+    }
+
+    /// The first page of a transaction, to be changed.
+    pub fn master_mut(&mut self, txid: TxId) -> Result<Option<&mut MasterPage>, StoreError> {
+        if !self.masters.contains_key(&txid) {
+            self.load([txid])?;
+        }
+        let Some(entry) = self.masters.get_mut(&txid) else { return Ok(None) };
+        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
+        Ok(entry.now.as_mut().map(Arc::make_mut))
+    }
+
+    /// What a stored transaction spends.
+    pub fn inputs(&mut self, txid: TxId) -> Result<Vec<OutPoint>, StoreError> {
+        let Some(master) = self.master(txid)? else { return Ok(Vec::new()) };
+        let body = TxBody::decode(master.body.clone()).map_err(|cause| corrupt(txid, cause))?;
+        Ok(body.inputs.iter().map(|input| input.outpoint).collect())
+    }
+
+    /// The page that holds an output: the first page, or a further one.
+    fn output_page(&mut self, outpoint: OutPoint) -> Result<Option<&OutputPage>, StoreError> {
+        let Some(master) = self.master(outpoint.txid)? else { return Ok(None) };
+        if outpoint.vout >= master.head.output_count {
+            return Ok(None);
+        }
+        if outpoint.page() == 0 {
+            return Ok(self.known(&outpoint.txid).map(|master| &master.page));
+        }
+        self.extra(outpoint.txid, outpoint.page()).map(Some)
+    }
+
+    fn extra(&mut self, txid: TxId, page: u32) -> Result<&OutputPage, StoreError> {
+        if !self.extras.contains_key(&(txid, page)) {
+            self.load_extras(vec![(txid, page)])?;
+        }
+        let entry = self.extras.get(&(txid, page));
+        entry.and_then(|entry| entry.now.as_deref()).ok_or_else(|| missing_page(txid))
+    }
+
+    /// The state of an output; nothing if its transaction or number is not there.
+    pub fn slot(&mut self, outpoint: OutPoint) -> Result<Option<Slot>, StoreError> {
+        let page = self.output_page(outpoint)?;
+        Ok(page.and_then(|page| page.slots.get(outpoint.place()).copied()))
+    }
+
+    /// An output as it is kept.
+    pub fn output(&mut self, outpoint: OutPoint) -> Result<Option<sapwood_types::Output>, StoreError> {
+        let Some(page) = self.output_page(outpoint)? else { return Ok(None) };
+        page.output(outpoint.place()).map_err(|cause| corrupt(outpoint.txid, cause))
+    }
+
+    /// Changes the page that holds an output, and the first page's summary of it.
+    pub fn change_page<T>(
+        &mut self,
+        outpoint: OutPoint,
+        change: impl FnOnce(&mut OutputPage) -> T,
+    ) -> Result<T, StoreError> {
+        let (txid, page) = (outpoint.txid, outpoint.page());
+        if page == 0 {
+            let master = self.master_mut(txid)?.ok_or_else(|| missing_page(txid))?;
+            return Ok(change(&mut master.page));
+        }
+        self.extra(txid, page)?;
+        let entry = self.extras.get_mut(&(txid, page)).ok_or_else(|| missing_page(txid))?;
+        note(self.journal.as_mut().map(|journal| &mut journal.extras), (txid, page), &entry.now);
+        let extra = entry.now.as_mut().map(Arc::make_mut).ok_or_else(|| missing_page(txid))?;
+        let result = change(extra);
+        let summary = extra.summary();
+        let master = self.master_mut(txid)?.ok_or_else(|| missing_page(txid))?;
+        if let Some(place) = master.summaries.get_mut(page as usize - 1) {
+            *place = summary;
+        }
+        Ok(result)
+    }
+
+    /// Sets the state of an output that is there.
+    pub fn set_slot(&mut self, outpoint: OutPoint, slot: Slot) -> Result<(), StoreError> {
+        self.change_page(outpoint, |page| {
+            if let Some(place) = page.slots.get_mut(outpoint.place()) {
+                *place = slot;
+            }
+        })
+    }
+
+    /// Says since when a transaction is a loser, or that it is not. Its outputs come off or onto the address index with it, so
+    /// all its pages count as changed.
+    pub fn set_conflicting_since(&mut self, txid: TxId, since: Option<Height>) -> Result<(), StoreError> {
+        self.load_all_pages(&[txid])?;
+        let Some(master) = self.master_mut(txid)? else { return Ok(()) };
+        master.head.conflicting_since = since;
+        for page in 1..=extra_pages(master.head.output_count) {
+            self.change_page(OutPoint::new(txid, page * PAGE_SIZE), |_| ())?;
+        }
+        Ok(())
+    }
+
+    /// The spender of each spent output of a transaction, in order, with the height it is remembered at.
+    pub fn spenders(&mut self, txid: TxId) -> Result<Vec<(Spender, Option<Height>)>, StoreError> {
+        let mut spenders = Vec::new();
+        for slot in self.slots(txid)? {
+            if let Slot::Spent { spender, child_mined_at } = slot {
+                spenders.push((spender, child_mined_at));
+            }
+        }
+        Ok(spenders)
+    }
+
+    /// The state of all outputs of a transaction.
+    pub fn slots(&mut self, txid: TxId) -> Result<Vec<Slot>, StoreError> {
+        self.load_all_pages(&[txid])?;
+        let Some(master) = self.known(&txid) else { return Ok(Vec::new()) };
+        let mut slots = master.page.slots.clone();
+        for page in 1..=extra_pages(master.head.output_count) {
+            slots.extend_from_slice(&self.extra(txid, page)?.slots);
+        }
+        Ok(slots)
+    }
+
+    /// A whole record, with all its pages.
+    pub fn record(&mut self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
+        let Some((master, extras)) = self.pages(txid)? else { return Ok(None) };
+        let extras: Vec<OutputPage> = extras.iter().map(|page| page.as_ref().clone()).collect();
+        TxRecord::assemble(txid, &master, &extras).map(Some).map_err(|cause| corrupt(txid, cause))
+    }
+
+    /// All pages of a transaction.
+    #[expect(clippy::type_complexity, reason = "the pages of one record, said once")]
+    pub fn pages(
+        &mut self,
+        txid: TxId,
+    ) -> Result<Option<(Arc<MasterPage>, Vec<Arc<OutputPage>>)>, StoreError> {
+        self.load_all_pages(&[txid])?;
+        let Some(master) = self.masters.get(&txid).and_then(|entry| entry.now.clone()) else {
+            return Ok(None);
+        };
+        let extra = |page| {
+            let entry: Option<&Entry<OutputPage>> = self.extras.get(&(txid, page));
+            entry.and_then(|entry| entry.now.clone()).ok_or_else(|| missing_page(txid))
+        };
+        let extras = (1..=extra_pages(master.head.output_count)).map(extra).collect::<Result<_, _>>()?;
+        Ok(Some((master, extras)))
+    }
+
+    /// Puts a record in place. A record of the same id must have been removed before.
+    pub fn insert(
+        &mut self,
+        txid: TxId,
+        master: MasterPage,
+        extras: Vec<OutputPage>,
+    ) -> Result<(), StoreError> {
+        self.load([txid])?;
+        for (index, page) in extras.into_iter().enumerate() {
+            let key = (txid, index as u32 + 1);
+            // A page that was never read cannot have existed: removal reads all pages of what it removes.
+            let entry = self.extras.entry(key).or_insert(Entry { before: None, now: None });
+            note(self.journal.as_mut().map(|journal| &mut journal.extras), key, &entry.now);
+            entry.now = Some(Arc::new(page));
+        }
+        if let hash_map::Entry::Occupied(mut entry) = self.masters.entry(txid) {
+            let entry = entry.get_mut();
+            note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
+            entry.now = Some(Arc::new(master));
+        }
+        Ok(())
+    }
+
+    /// Removes a record with all its pages.
+    pub fn remove(&mut self, txid: TxId) -> Result<(), StoreError> {
+        self.load_all_pages(&[txid])?;
+        let Some(master) = self.known(&txid) else { return Ok(()) };
+        for page in 1..=extra_pages(master.head.output_count) {
+            if let Some(entry) = self.extras.get_mut(&(txid, page)) {
+                note(self.journal.as_mut().map(|journal| &mut journal.extras), (txid, page), &entry.now);
+                entry.now = None;
+            }
+        }
+        if let Some(entry) = self.masters.get_mut(&txid) {
+            note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
+            entry.now = None;
+        }
+        Ok(())
+    }
+
+    /// These transactions and all that descend from them, breadth first.
+    pub fn with_descendants(&mut self, roots: &[TxId]) -> Result<Vec<TxId>, StoreError> {
+        let mut seen: HashSet<TxId> = HashSet::new();
+        let mut found = Vec::new();
+        let mut queue: VecDeque<TxId> = roots.iter().copied().collect();
+        while let Some(txid) = queue.pop_front() {
+            if !seen.insert(txid) || !self.contains(txid)? {
+                continue;
+            }
+            found.push(txid);
+            queue.extend(self.spenders(txid)?.into_iter().map(|(spender, _)| spender.child));
+        }
+        Ok(found)
+    }
+
+    /// Runs one item of a batch. If it fails, everything it changed is as it was before.
+    pub fn attempt<T, E>(&mut self, item: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        self.journal = Some(Journal::default());
+        let result = item(self);
+        let journal = self.journal.take().unwrap_or_default();
+        if result.is_err() {
+            for (txid, page) in journal.masters {
+                if let Some(entry) = self.masters.get_mut(&txid) {
+                    entry.now = page;
+                }
+            }
+            for (key, page) in journal.extras {
+                if let Some(entry) = self.extras.get_mut(&key) {
+                    entry.now = page;
+                }
+            }
+        }
+        result
+    }
+
+    /// What has changed. Slots of rewritten pages whose spender was mined at or below `settled_below` forget who it was.
+    pub fn into_changes(self, settled_below: Option<Height>) -> Changes {
+        let mut masters: Vec<_> = self.masters.into_iter().filter(|(_, entry)| entry.is_changed()).collect();
+        let mut extras: Vec<_> = self.extras.into_iter().filter(|(_, entry)| entry.is_changed()).collect();
+        if let Some(height) = settled_below {
+            masters.iter_mut().for_each(|(_, entry)| {
+                settle(entry, height, |page| &mut page.page.slots, |page| &page.page.slots)
+            });
+            extras
+                .iter_mut()
+                .for_each(|(_, entry)| settle(entry, height, |page| &mut page.slots, |page| &page.slots));
+        }
+        masters.sort_unstable_by_key(|(txid, _)| *txid);
+        extras.sort_unstable_by_key(|(key, _)| *key);
+        Changes { masters, extras }
+    }
+}
+
+fn settle<T: Clone>(
+    entry: &mut Entry<T>,
+    height: Height,
+    slots_mut: impl Fn(&mut T) -> &mut Vec<Slot>,
+    slots: impl Fn(&T) -> &Vec<Slot>,
+) {
+    let Some(page) = &mut entry.now else { return };
+    if slots(page).iter().any(|slot| slot.settle(height) != *slot) {
+        for slot in slots_mut(Arc::make_mut(page)) {
+            *slot = slot.settle(height);
+        }
+    }
+}

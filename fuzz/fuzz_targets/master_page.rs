@@ -1,0 +1,18 @@
+//! The first page of a transaction, read as far as a spend or the pruner reads it.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use sapwood_types::MasterPage;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(master) = MasterPage::decode(Bytes::copy_from_slice(data)) {
+        assert_eq!(master.encode(), data);
+
+        // What the pruner asks a first page.
+        let open = master.open_slots();
+        assert!(open <= master.head.output_count);
+        assert!(master.claimed_slots() <= open);
+        assert!(master.latest_child().is_none() || open < master.head.output_count);
+    }
+});
