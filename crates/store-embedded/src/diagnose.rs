@@ -1,0 +1,146 @@
+//! Looking inside: the state's hash, the engine's figures, backups.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rocksdb::{IteratorMode, ReadOptions, checkpoint::Checkpoint};
+use sapwood_store::{EngineStats, StoreDiagnose, StoreError, VerifyReport, digest::StateDigest};
+use sapwood_types::{DecodeError, Height, TxId};
+
+use crate::{
+    EmbeddedStore,
+    columns::Column,
+    engine::{Engine, corrupt, decode_extra, decode_master, engine_error},
+};
+
+/// Figures of a column family that RocksDB keeps at hand.
+const PROPERTIES: [(&str, &str); 12] = [
+    ("keys_estimate", "rocksdb.estimate-num-keys"),
+    ("live_data_bytes_estimate", "rocksdb.estimate-live-data-size"),
+    ("sst_bytes", "rocksdb.total-sst-files-size"),
+    ("live_sst_bytes", "rocksdb.live-sst-files-size"),
+    ("memtable_bytes", "rocksdb.cur-size-all-mem-tables"),
+    ("memtable_entries", "rocksdb.num-entries-active-mem-table"),
+    ("immutable_memtables", "rocksdb.num-immutable-mem-table"),
+    ("level0_files", "rocksdb.num-files-at-level0"),
+    ("pending_compaction_bytes", "rocksdb.estimate-pending-compaction-bytes"),
+    ("running_compactions", "rocksdb.num-running-compactions"),
+    ("running_flushes", "rocksdb.num-running-flushes"),
+    ("background_errors", "rocksdb.background-errors"),
+];
+
+/// What a key of the record family names.
+pub(crate) enum RecordKey {
+    Master(TxId),
+    Extra(TxId, u32),
+}
+
+impl RecordKey {
+    pub(crate) fn parse(key: &[u8]) -> Option<Self> {
+        let (txid, number) = key.split_first_chunk::<32>()?;
+        if number.is_empty() {
+            return Some(RecordKey::Master(TxId(*txid)));
+        }
+        number.try_into().ok().map(|number| RecordKey::Extra(TxId(*txid), u32::from_be_bytes(number)))
+    }
+}
+
+impl Engine {
+    /// A hash of everything, taken while nobody writes.
+    fn state_digest(&self) -> Result<[u8; 32], StoreError> {
+        let writer = self.writer.lock();
+        let state = writer.state.clone();
+        let snapshot = self.db().snapshot();
+        drop(writer);
+        let options = || {
+            let mut options = ReadOptions::default();
+            options.set_snapshot(&snapshot);
+            options.fill_cache(false);
+            options
+        };
+        let mut digest = StateDigest::new(state.settled_below(&self.policy.read()));
+        for entry in self.db().iterator_cf_opt(self.column(Column::Tx)?, options(), IteratorMode::Start) {
+            let (key, value) = entry.map_err(engine_error("reading all records"))?;
+            match RecordKey::parse(&key) {
+                Some(RecordKey::Master(txid)) => {
+                    digest.master(&txid, decode_master(&txid, Bytes::from(value))?)
+                }
+                Some(RecordKey::Extra(txid, number)) => {
+                    digest.extra(decode_extra(&txid, number, Bytes::from(value))?);
+                }
+                None => return Err(corrupt("a record's key", DecodeError::BadNumber { field: "key" })),
+            }
+        }
+        let mut undo_heights = Vec::new();
+        for entry in self.db().iterator_cf_opt(self.column(Column::Undo)?, options(), IteratorMode::Start) {
+            let (key, _) = entry.map_err(engine_error("reading all undo records"))?;
+            let height = key.as_ref().try_into().map(u32::from_be_bytes);
+            undo_heights.extend(height.ok().map(Height));
+        }
+        Ok(digest.finish(
+            state.last(),
+            state.floor(),
+            state.greatest_block_id,
+            state.prune_cursor,
+            undo_heights,
+        ))
+    }
+
+    fn engine_stats(&self, part: Option<&str>) -> Result<Vec<EngineStats>, StoreError> {
+        let wanted: Vec<Column> =
+            Column::ALL.into_iter().filter(|column| part.is_none_or(|part| part == column.name())).collect();
+        if wanted.is_empty() {
+            let names: Vec<&str> = Column::ALL.into_iter().map(Column::name).collect();
+            let problem = format!("there is no part {part:?}: the parts are {}", names.join(", "));
+            return Err(StoreError::BadOption { problem });
+        }
+        wanted.into_iter().map(|column| self.column_stats(column)).collect()
+    }
+
+    fn column_stats(&self, column: Column) -> Result<EngineStats, StoreError> {
+        let family = self.column(column)?;
+        let mut figures = BTreeMap::new();
+        for (name, property) in PROPERTIES {
+            let value =
+                self.db().property_int_value_cf(family, property).map_err(engine_error("reading figures"))?;
+            figures.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        let text =
+            self.db().property_value_cf(family, "rocksdb.stats").map_err(engine_error("reading figures"))?;
+        Ok(EngineStats { part: column.name().to_owned(), figures, text: text.unwrap_or_default() })
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
+        if directory.exists() {
+            let problem =
+                format!("{} exists already: a copy is written to a new directory", directory.display());
+            return Err(StoreError::BadOption { problem });
+        }
+        let checkpoint = Checkpoint::new(self.db()).map_err(engine_error("preparing a copy"))?;
+        checkpoint.create_checkpoint(directory).map_err(engine_error("writing a copy"))
+    }
+}
+
+#[async_trait]
+impl StoreDiagnose for EmbeddedStore {
+    async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
+        self.run(Engine::state_digest).await?
+    }
+
+    async fn verify(
+        &self,
+        progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
+    ) -> Result<VerifyReport, StoreError> {
+        self.run(move |engine| engine.verify(progress.as_ref())).await?
+    }
+
+    async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
+        self.run(move |engine| engine.engine_stats(part.as_deref())).await?
+    }
+
+    async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
+        let directory = directory.to_owned();
+        self.run(move |engine| engine.checkpoint(&directory)).await?
+    }
+}

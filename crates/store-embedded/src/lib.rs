@@ -1,0 +1,68 @@
+//! The embedded store: records, indexes and undo in one RocksDB database.
+//!
+//! **What lives here.** How pages and index entries lie in RocksDB, how they are written in one batch, and how readers see
+//! them. **What may not.** What an operation does (that is `sapwood_store::transition`), and the network.
+//!
+//! # Layers
+//! - [`options`]: everything an operator may set, and what each setting risks.
+//! - `keys`, `columns`, `state`: the layout. See `docs/formats.md`.
+//! - `engine`: the open database, reading pages, poison after a failed write.
+//! - `writer`: the one writer: runs a transition, turns its changes into one batch, writes it.
+//! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
+//! - `read`, `write`, `prune`, `diagnose`, `verify`: the store's traits.
+//!
+//! # Correctness
+//! There is one writer at a time. A write is one RocksDB batch over all column families, with the write-ahead log on: after a
+//! crash it is there as a whole or not at all. Everything in memory (state, cache, watches) is changed after the batch is
+//! written and before the lock is given back, so the next writer never sees less than the disk. Readers use a snapshot and
+//! never the writer's cache.
+//!
+//! Pruning reads and judges without the lock. It announces the records it looks at before it reads them; every writer tells
+//! it which of those it changed; and what changed is judged again under the lock. A child that stops being mined always
+//! changes its parent's page, so watching the parents is enough.
+
+mod cache;
+mod columns;
+mod diagnose;
+mod engine;
+mod keys;
+pub mod options;
+mod prune;
+mod read;
+mod state;
+mod verify;
+mod watch;
+mod write;
+mod writer;
+
+use std::{path::Path, sync::Arc};
+
+pub use options::{Durability, EmbeddedOptions, Faults};
+use sapwood_rules::Policy;
+use sapwood_store::StoreError;
+
+use crate::engine::Engine;
+
+/// A store in a directory. Cheap to clone; the last clone to be dropped closes it.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    engine: Arc<Engine>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in `directory`, or makes a new one there.
+    pub fn open(directory: &Path, policy: Policy, options: EmbeddedOptions) -> Result<Self, StoreError> {
+        Ok(Self { engine: Arc::new(Engine::open(directory, policy, options)?) })
+    }
+
+    /// Runs blocking work on a thread that may block.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let engine = Arc::clone(&self.engine);
+        tokio::task::spawn_blocking(move || work(&engine))
+            .await
+            .map_err(|error| StoreError::Task { cause: error.to_string() })
+    }
+}

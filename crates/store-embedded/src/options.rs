@@ -1,0 +1,84 @@
+//! What an operator may set.
+
+use std::sync::Arc;
+
+use sapwood_store::AddressIndexing;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the process, however sudden. After a power failure the store is consistent, but the last second or so of
+    /// writes can be missing; following the chain again brings them back. The default.
+    #[default]
+    ProcessCrash,
+    /// A power failure too: every write waits for the device. Costs a device sync a block.
+    PowerLoss,
+    /// Nothing but a clean stop: no write-ahead log. After any crash the store is as it was at the last flush, which can be
+    /// many blocks ago, but still consistent, because all column families are flushed together. For bulk loading.
+    CleanStopOnly,
+}
+
+/// A seam through which tests make writes fail or end the process at a named point. Not for production.
+pub trait Faults: Send + Sync {
+    /// Called at a named point of a write. An error makes the write fail as if the engine had failed.
+    fn reached(&self, point: &'static str) -> Result<(), String>;
+}
+
+/// Everything that can be set. The defaults suit a machine with two cores and a few gigabytes.
+#[derive(Clone)]
+pub struct EmbeddedOptions {
+    /// Bytes of memory for data read from disk, index and filter blocks included.
+    pub block_cache_bytes: usize,
+    /// Bytes of memory for decoded records the writer has touched lately. Most outputs die young, and what is found here
+    /// needs no read.
+    pub record_cache_bytes: u64,
+    /// Bytes of a write buffer of the records. Larger means fewer, larger flushes, and a longer replay after a crash.
+    pub write_buffer_bytes: usize,
+    /// How many write buffers may wait to be flushed before writers have to wait.
+    pub write_buffers: i32,
+    /// Threads for flushing and compacting.
+    pub background_jobs: i32,
+    /// Files kept open at most; -1 for all.
+    pub max_open_files: i32,
+    /// Compress the records: LZ4 where data is young, ZSTD at the bottom. Off trades disk for time.
+    pub compression: bool,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Which address indexes are kept. Fixed when the store is made.
+    pub address_index: AddressIndexing,
+    /// For tests only.
+    pub faults: Option<Arc<dyn Faults>>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            block_cache_bytes: 256 << 20,
+            record_cache_bytes: 256 << 20,
+            write_buffer_bytes: 64 << 20,
+            write_buffers: 3,
+            background_jobs: 2,
+            max_open_files: 512,
+            compression: true,
+            durability: Durability::default(),
+            address_index: AddressIndexing::default(),
+            faults: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for EmbeddedOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedOptions")
+            .field("block_cache_bytes", &self.block_cache_bytes)
+            .field("record_cache_bytes", &self.record_cache_bytes)
+            .field("write_buffer_bytes", &self.write_buffer_bytes)
+            .field("write_buffers", &self.write_buffers)
+            .field("background_jobs", &self.background_jobs)
+            .field("max_open_files", &self.max_open_files)
+            .field("compression", &self.compression)
+            .field("durability", &self.durability)
+            .field("address_index", &self.address_index)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,280 @@
+//! Pruning: judge without the lock, delete under it what did not change meanwhile.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use rocksdb::{ReadOptions, WriteBatch};
+use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_store::{
+    Cursor, DeleteDue, DueRecord, Judged, Page, PageSource, StoreError, StorePrune, WorkingSet,
+    changes::record_entries, transition::preserve,
+};
+use sapwood_types::{Height, MasterPage, Slot, TxId, page::extra_pages};
+
+use crate::{
+    EmbeddedStore,
+    columns::Column,
+    engine::Engine,
+    keys::{self, Pending},
+    read::Snapshot,
+    state::{STATE_KEY, State},
+};
+
+/// A record, its verdict, and what deleting it takes.
+struct Case {
+    judged: Judged,
+    /// The index entries and further pages that go with the record. Nothing if it has to be taken off its parents' lists, for
+    /// which they have to be read.
+    plain: Option<MasterPage>,
+}
+
+impl Engine {
+    /// Judges records as they are in one snapshot.
+    fn cases(
+        &self,
+        txids: &[TxId],
+        context: &PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Case>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        let masters = snapshot.masters(txids)?;
+        let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
+        for (txid, master) in txids.iter().zip(masters) {
+            let Some(master) = master else {
+                let judged = Judged { txid: *txid, verdict: Verdict::Gone, external: None, bytes: 0 };
+                cases.push(Case { judged, plain: None });
+                continue;
+            };
+            let verdict = judge(&master, context);
+            let bytes = stored_bytes(&master);
+            let judged = Judged { txid: *txid, verdict, external: master.head.external, bytes };
+            let plain = (!master.head.is_conflicting()).then(|| master.as_ref().clone());
+            cases.push(Case { judged, plain });
+        }
+        if check_children {
+            self.check_children(&snapshot, &mut cases, context)?;
+        }
+        Ok(cases)
+    }
+
+    /// The independent check: reads every child of every record that may go.
+    fn check_children(
+        &self,
+        snapshot: &Snapshot,
+        cases: &mut [Case],
+        context: &PruneContext,
+    ) -> Result<(), StoreError> {
+        let mut set = WorkingSet::new(snapshot);
+        let mut slots: Vec<(usize, Slot)> = Vec::new();
+        for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
+            match &case.plain {
+                Some(master) if master.summaries.is_empty() => {
+                    slots.extend(master.page.slots.iter().map(|slot| (number, *slot)));
+                }
+                _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
+            }
+        }
+        let mut children: Vec<TxId> =
+            slots.iter().filter_map(|(_, slot)| slot.spender()).map(|spender| spender.child).collect();
+        children.sort_unstable();
+        children.dedup();
+        let heads = snapshot.masters(&children)?;
+        let evidence: HashMap<TxId, ChildEvidence> = children
+            .into_iter()
+            .zip(heads)
+            .map(|(child, head)| {
+                let present = |head: std::sync::Arc<MasterPage>| ChildEvidence::Present {
+                    mined_at: head.head.mined_at(),
+                };
+                (child, head.map_or(ChildEvidence::Absent, present))
+            })
+            .collect();
+        let look = |child: &TxId| evidence.get(child).copied().unwrap_or(ChildEvidence::Absent);
+        for (number, slot) in slots {
+            let verdict = &mut cases[number].judged.verdict;
+            if verdict.may_go()
+                && let Err(reason) = check_child(&slot, look, context)
+            {
+                *verdict = Verdict::Kept(reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        self.check_poison()?;
+        let watch = self.watches.begin(&request.txids);
+        let result = self.judge_and_delete(request, || watch.changed());
+        self.watches.end(&watch);
+        result
+    }
+
+    fn judge_and_delete(
+        &self,
+        request: &DeleteDue,
+        changed: impl FnOnce() -> HashSet<TxId>,
+    ) -> Result<Vec<Judged>, StoreError> {
+        let mut cases = self.cases(&request.txids, &request.context, request.check_children)?;
+        self.reached("prune-judged")?;
+        let mut writer = self.writer.lock();
+        let mut batch = WriteBatch::default();
+        let mut state = writer.state.clone();
+        let mut deleted = Vec::with_capacity(cases.len());
+        let changed = changed();
+        let mut slow = Vec::new();
+        for (number, case) in cases.iter().enumerate() {
+            if changed.contains(&case.judged.txid) {
+                slow.push(number);
+            } else if case.judged.verdict.may_go() {
+                match &case.plain {
+                    Some(master) => {
+                        self.delete_plain(&mut batch, &mut state, case.judged.txid, master)?;
+                        deleted.push(case.judged.txid);
+                    }
+                    None => slow.push(number),
+                }
+            }
+        }
+        if let Some(cursor) = &request.save_cursor {
+            state.prune_cursor = Some(cursor.clone());
+        }
+        if state != writer.state {
+            batch.put_cf(self.column(Column::Meta)?, STATE_KEY, state.encode());
+            self.write(batch)?;
+            self.watches.tell(deleted.iter().copied());
+            deleted.iter().for_each(|txid| writer.cache.remove(txid));
+            self.published.write().clone_from(&state);
+            writer.state = state;
+        }
+        drop(writer);
+        for number in slow {
+            cases[number].judged = self.judge_and_delete_alone(cases[number].judged.txid, request)?;
+        }
+        Ok(cases.into_iter().map(|case| case.judged).collect())
+    }
+
+    /// Deletes a record that has no ties: mined, and every output spent by mined transactions.
+    fn delete_plain(
+        &self,
+        batch: &mut WriteBatch,
+        state: &mut State,
+        txid: TxId,
+        master: &MasterPage,
+    ) -> Result<(), StoreError> {
+        let records = self.column(Column::Tx)?;
+        batch.delete_cf(records, txid.0);
+        for number in 1..=extra_pages(master.head.output_count) {
+            batch.delete_cf(records, keys::page(&txid, number));
+        }
+        for entry in record_entries(txid, master).iter().flatten() {
+            let mut result = Ok(());
+            keys::index(entry, |column, key| match self.column(column) {
+                Ok(column) => batch.delete_cf(column, key),
+                Err(error) => result = Err(error),
+            });
+            result?;
+        }
+        state.counts.records = state.counts.records.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Judges one record again under the lock, and deletes it if it may go.
+    fn judge_and_delete_alone(&self, txid: TxId, request: &DeleteDue) -> Result<Judged, StoreError> {
+        self.change(|change| {
+            let mut cases = self.cases(&[txid], &request.context, request.check_children)?;
+            let judged = cases.pop().map(|case| case.judged);
+            let gone = Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 };
+            let judged = judged.unwrap_or(gone);
+            if judged.verdict.may_go() {
+                preserve::prune(&mut change.set, txid)?;
+            }
+            Ok(judged)
+        })
+    }
+
+    fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+        self.change(|change| {
+            let snapshot = Snapshot::new(self);
+            let preserved = Some(Pending::Preserved);
+            let over = snapshot.by_height(Column::Pending, preserved, height, None, limit)?.items;
+            change.set.load(over.iter().map(|(_, txid)| *txid))?;
+            for (_, txid) in &over {
+                preserve::expire(&mut change.set, *txid, height)?;
+            }
+            Ok(over.len())
+        })
+    }
+
+    fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
+        self.change(|change| {
+            let Some(chain) = change.state.chain else { return Ok(0) };
+            let column = self.column(Column::Undo)?;
+            // The first block's undo is needed as long as everything can be taken back.
+            let end = if chain.floor > chain.first { below.min(chain.floor.next()) } else { chain.first };
+            let mut options = ReadOptions::default();
+            options.set_iterate_upper_bound(keys::undo(end).to_vec());
+            for entry in self.db().iterator_cf_opt(column, options, rocksdb::IteratorMode::Start) {
+                let (key, _) = entry.map_err(crate::engine::engine_error("listing undo records"))?;
+                let height = key.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
+                    let cause = sapwood_types::DecodeError::BadNumber { field: "undo key" };
+                    crate::engine::corrupt("an undo record", cause)
+                })?;
+                change.undone.push(Height(height));
+            }
+            Ok(change.undone.len() as u64)
+        })
+    }
+}
+
+/// How many bytes a record takes, its further pages estimated by the first.
+fn stored_bytes(master: &MasterPage) -> u64 {
+    let first = master.encode().len() as u64;
+    first * u64::from(1 + extra_pages(master.head.output_count))
+}
+
+#[async_trait]
+impl StorePrune for EmbeddedStore {
+    async fn due(
+        &self,
+        settled_up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError> {
+        self.run(move |engine| {
+            let snapshot = Snapshot::new(engine);
+            let page = snapshot.by_height(Column::Due, None, settled_up_to, after.as_ref(), limit)?;
+            let record = |(settled_at, txid)| DueRecord { settled_at, txid };
+            Ok(Page { items: page.items.into_iter().map(record).collect(), next: page.next })
+        })
+        .await?
+    }
+
+    async fn judge(
+        &self,
+        txids: Vec<TxId>,
+        context: PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Judged>, StoreError> {
+        self.run(move |engine| {
+            let cases = engine.cases(&txids, &context, check_children)?;
+            Ok(cases.into_iter().map(|case| case.judged).collect())
+        })
+        .await?
+    }
+
+    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        self.run(move |engine| engine.delete_due(&request)).await?
+    }
+
+    async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
+        Ok(self.engine.published.read().prune_cursor.clone())
+    }
+
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+        self.run(move |engine| engine.expire_preservations(height, limit)).await?
+    }
+
+    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
+        self.run(move |engine| engine.prune_undo(below)).await?
+    }
+}

@@ -1,0 +1,300 @@
+//! Reading, from a snapshot.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rocksdb::{Direction, IteratorMode, ReadOptions};
+use sapwood_rules::{SpendStatus, spendability};
+use sapwood_store::{
+    AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx, Utxo,
+    WorkingSet, working_set::PageKey,
+};
+use sapwood_types::{
+    BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
+};
+
+use crate::{
+    EmbeddedStore,
+    columns::Column,
+    engine::{Engine, corrupt, engine_error},
+    keys::{self, Pending},
+};
+
+/// The store as it is at one moment.
+pub(crate) struct Snapshot<'a> {
+    engine: &'a Engine,
+    snapshot: rocksdb::Snapshot<'a>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(crate) fn new(engine: &'a Engine) -> Self {
+        Self { engine, snapshot: engine.db().snapshot() }
+    }
+
+    /// Makes reads with these options see this moment.
+    pub(crate) fn pin(&self, options: &mut ReadOptions) {
+        options.set_snapshot(&self.snapshot);
+    }
+
+    fn options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        self.pin(&mut options);
+        options
+    }
+
+    /// Whether a key is there.
+    pub(crate) fn contains(&self, column: Column, key: &[u8]) -> Result<bool, StoreError> {
+        let family = self.engine.column(column)?;
+        let found = self.engine.db().get_pinned_cf_opt(family, key, &self.options());
+        Ok(found.map_err(engine_error("looking for an entry"))?.is_some())
+    }
+
+    /// Up to `limit` keys from `start` on (or down, `start` excluded) within `from..to`, and whether there are more.
+    pub(crate) fn keys(
+        &self,
+        column: Column,
+        range: (Vec<u8>, Option<Vec<u8>>),
+        after: Option<&Cursor>,
+        order: Order,
+        limit: usize,
+    ) -> Result<(Vec<Bytes>, bool), StoreError> {
+        let (from, to) = range;
+        let mut options = self.options();
+        options.set_total_order_seek(true);
+        let mode_start: Option<Vec<u8>> = match (order, after) {
+            (Order::Ascending, None) => Some(from.clone()),
+            (_, Some(cursor)) => Some(cursor.0.to_vec()),
+            (Order::Descending, None) => to.clone(),
+        };
+        options.set_iterate_lower_bound(from);
+        if let Some(to) = to {
+            options.set_iterate_upper_bound(to);
+        }
+        let mode = match (&mode_start, order) {
+            (Some(start), Order::Ascending) => IteratorMode::From(start, Direction::Forward),
+            (Some(start), Order::Descending) => IteratorMode::From(start, Direction::Reverse),
+            (None, _) => IteratorMode::End,
+        };
+        let mut found = Vec::with_capacity(limit.min(1024));
+        for entry in self.engine.db().iterator_cf_opt(self.engine.column(column)?, options, mode) {
+            let (key, _) = entry.map_err(engine_error("listing"))?;
+            if after.is_some_and(|cursor| cursor.0 == *key) {
+                continue;
+            }
+            if found.len() == limit {
+                return Ok((found, true));
+            }
+            found.push(Bytes::from(key));
+        }
+        Ok((found, false))
+    }
+
+    /// Transactions listed by height up to and including `up_to`, oldest first.
+    pub(crate) fn by_height(
+        &self,
+        column: Column,
+        tag: Option<Pending>,
+        up_to: Height,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<(Height, TxId)>, StoreError> {
+        let prefix: Vec<u8> = tag.map(|tag| tag as u8).into_iter().collect();
+        let mut end = prefix.clone();
+        end.extend_from_slice(&up_to.0.to_be_bytes());
+        let end = keys::after_prefix(&end);
+        let range = (prefix.clone(), end);
+        let (found, more) = self.keys(column, range, after, Order::Ascending, limit)?;
+        let parse = |key: &Bytes| keys::parse_due(&key[prefix.len()..]).ok_or_else(|| bad_key(column));
+        let items = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page { items, next: next_cursor(found, more) })
+    }
+}
+
+fn bad_key(column: Column) -> StoreError {
+    let cause = DecodeError::Inconsistent { what: "key", problem: "it has the wrong length" };
+    corrupt(format!("an entry of {}", column.name()), cause)
+}
+
+fn next_cursor(mut found: Vec<Bytes>, more: bool) -> Option<Cursor> {
+    if more { found.pop().map(Cursor) } else { None }
+}
+
+impl PageSource for Snapshot<'_> {
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
+        let found = self.engine.read_masters(txids, &self.options())?;
+        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+    }
+
+    fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
+        let found = self.engine.read_extras(keys, &self.options())?;
+        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+    }
+}
+
+impl Engine {
+    pub(crate) fn read_undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+        let bytes = self.get(Column::Undo, &keys::undo(height))?;
+        let decode = |bytes| Undo::decode(bytes).map_err(|cause| corrupt(format!("undo of {height}"), cause));
+        bytes.map(decode).transpose()
+    }
+
+    fn get_many(&self, txids: &[TxId]) -> Result<Vec<Option<TxRecord>>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        let mut set = WorkingSet::new(&snapshot);
+        set.load_all_pages(txids)?;
+        txids.iter().map(|txid| set.record(*txid)).collect()
+    }
+
+    fn outputs(&self, outpoints: &[OutPoint]) -> Result<Vec<Option<Utxo>>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        outputs(&mut WorkingSet::new(&snapshot), outpoints)
+    }
+
+    fn spend_status(&self, outpoints: &[OutPoint], at: Height) -> Result<Vec<SpendStatus>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        let mut set = WorkingSet::new(&snapshot);
+        set.load_outputs(outpoints.iter().copied())?;
+        let status = |outpoint: &OutPoint| {
+            let slot = set.slot(*outpoint)?;
+            Ok(set.master(outpoint.txid)?.map_or(SpendStatus::NotFound, |master| {
+                spendability::status(&master.head, outpoint.vout, slot.as_ref(), at)
+            }))
+        };
+        outpoints.iter().map(status).collect()
+    }
+
+    fn unmined(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        let mut set = WorkingSet::new(&snapshot);
+        let mut items = Vec::new();
+        let mut after = after.cloned();
+        loop {
+            // What may not be mined is skipped, so more may have to be read to fill the page.
+            let wanted = limit - items.len();
+            let page = snapshot.by_height(
+                Column::Pending,
+                Some(Pending::Unmined),
+                Height::MAX,
+                after.as_ref(),
+                wanted,
+            )?;
+            set.load(page.items.iter().map(|(_, txid)| *txid))?;
+            for (since, txid) in page.items {
+                items.extend(minable(&mut set, txid, since)?);
+            }
+            after = page.next;
+            if after.is_none() || items.len() == limit {
+                return Ok(Page { items, next: after });
+            }
+        }
+    }
+
+    fn by_address(&self, query: &AddressQuery) -> Result<Page<Utxo>, StoreError> {
+        let snapshot = Snapshot::new(self);
+        let prefix = keys::address_prefix(query.kind, &query.hash);
+        let range = (prefix.to_vec(), keys::after_prefix(&prefix));
+        let (found, more) =
+            snapshot.keys(Column::Address, range, query.after.as_ref(), query.order, query.limit)?;
+        let parse = |key: &Bytes| keys::parse_address(key).ok_or_else(|| bad_key(Column::Address));
+        let outpoints = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let items = outputs(&mut WorkingSet::new(&snapshot), &outpoints)?.into_iter().flatten().collect();
+        Ok(Page { items, next: next_cursor(found, more) })
+    }
+}
+
+fn outputs(set: &mut WorkingSet, outpoints: &[OutPoint]) -> Result<Vec<Option<Utxo>>, StoreError> {
+    set.load_outputs(outpoints.iter().copied())?;
+    let utxo = |outpoint: &OutPoint| {
+        let Some(output) = set.output(*outpoint)? else { return Ok(None) };
+        let Some(slot) = set.slot(*outpoint)? else { return Ok(None) };
+        Ok(set.master(outpoint.txid)?.map(|master| Utxo {
+            outpoint: *outpoint,
+            output,
+            slot,
+            created_height: master.head.created_height,
+            mined_at: master.head.mined_at(),
+            coinbase: master.head.coinbase,
+        }))
+    };
+    outpoints.iter().map(utxo).collect()
+}
+
+/// An unmined transaction as block assembly wants it; nothing if it can never be mined.
+fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<UnminedTx>, StoreError> {
+    let Some(master) = set.master(txid)? else { return Ok(None) };
+    let head = &master.head;
+    if head.coinbase || head.is_conflicting() {
+        return Ok(None);
+    }
+    let body = TxBody::decode(master.body.clone())
+        .map_err(|cause| corrupt(format!("the body of transaction {txid}"), cause))?;
+    Ok(Some(UnminedTx {
+        txid,
+        since,
+        fee: body.fee,
+        size: body.size,
+        inputs: body.inputs.iter().map(|input| input.outpoint).collect(),
+        created_at: head.created_at,
+        locked: head.locked,
+        blocks: head.blocks.clone(),
+    }))
+}
+
+#[async_trait]
+impl StoreRead for EmbeddedStore {
+    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError> {
+        self.run(move |engine| engine.get_many(&txids)).await?
+    }
+
+    async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
+        self.run(move |engine| engine.outputs(&outpoints)).await?
+    }
+
+    async fn spend_status(
+        &self,
+        outpoints: Vec<OutPoint>,
+        at: Height,
+    ) -> Result<Vec<SpendStatus>, StoreError> {
+        self.run(move |engine| engine.spend_status(&outpoints, at)).await?
+    }
+
+    async fn old_unmined(
+        &self,
+        cutoff: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<TxId>, StoreError> {
+        self.run(move |engine| {
+            let snapshot = Snapshot::new(engine);
+            let unmined = Some(Pending::Unmined);
+            let page = snapshot.by_height(Column::Pending, unmined, cutoff, after.as_ref(), limit)?;
+            Ok(Page { items: page.items.into_iter().map(|(_, txid)| txid).collect(), next: page.next })
+        })
+        .await?
+    }
+
+    async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
+        self.run(move |engine| engine.unmined(after.as_ref(), limit)).await?
+    }
+
+    async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError> {
+        self.run(move |engine| engine.by_address(&query)).await?
+    }
+
+    async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError> {
+        Ok(self.engine.published.read().last())
+    }
+
+    async fn rollback_floor(&self) -> Result<Option<Height>, StoreError> {
+        Ok(self.engine.published.read().floor())
+    }
+
+    async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+        self.run(move |engine| engine.read_undo(height)).await?
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        Ok(self.engine.published.read().counts)
+    }
+}

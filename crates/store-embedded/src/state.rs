@@ -1,0 +1,136 @@
+//! What the store knows besides records: one small entry, rewritten with every write.
+
+use bytes::Bytes;
+use sapwood_rules::Policy;
+use sapwood_store::{Counts, Cursor};
+use sapwood_types::{
+    BlockMark, DecodeError, Height,
+    codec::{Reader, Writer},
+};
+
+/// The schema this program writes. An older one is migrated when the store is opened, a newer one is refused.
+pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
+pub(crate) const STATE_KEY: &[u8] = b"state";
+pub(crate) const INDEXING_KEY: &[u8] = b"address-index";
+
+const VERSION: u8 = 1;
+
+/// Where the chain stands, how much there is, and how far pruning got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) chain: Option<Chain>,
+    pub(crate) greatest_block_id: u32,
+    pub(crate) counts: Counts,
+    pub(crate) prune_cursor: Option<Cursor>,
+}
+
+/// The applied blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// The last one.
+    pub(crate) last: BlockMark,
+    /// The height of the first one.
+    pub(crate) first: Height,
+    /// The lowest height a rollback can reach.
+    pub(crate) floor: Height,
+}
+
+impl State {
+    pub(crate) fn last(&self) -> Option<BlockMark> {
+        self.chain.map(|chain| chain.last)
+    }
+
+    pub(crate) fn floor(&self) -> Option<Height> {
+        self.chain.map(|chain| chain.floor)
+    }
+
+    /// Up to which height of its spender's block a slot may forget who spent it: beyond every reorganisation and every
+    /// check that would still ask.
+    pub(crate) fn settled_below(&self, policy: &Policy) -> Option<Height> {
+        let depth = policy.retention.max(policy.reorg_window);
+        self.last()?.height.0.checked_sub(depth).map(Height)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::with_capacity(96);
+        to.u8(VERSION);
+        to.u8(u8::from(self.chain.is_some()) | u8::from(self.prune_cursor.is_some()) << 1);
+        if let Some(chain) = &self.chain {
+            chain.last.encode(&mut to);
+            to.height(chain.first);
+            to.height(chain.floor);
+        }
+        to.u32(self.greatest_block_id);
+        to.varint(self.counts.records);
+        to.varint(self.counts.unspent);
+        to.varint(self.counts.unmined);
+        if let Some(cursor) = &self.prune_cursor {
+            to.sized(&cursor.0);
+        }
+        to.finish()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        const WHAT: &str = "store state";
+        let mut from = Reader::new(bytes);
+        from.version(WHAT, VERSION)?;
+        let flags = from.u8(WHAT)?;
+        if flags > 3 {
+            return Err(DecodeError::UnknownValue { field: "state flags", value: flags.into() });
+        }
+        let chain = if flags & 1 != 0 {
+            let last = BlockMark::decode(&mut from)?;
+            Some(Chain { last, first: from.height("first height")?, floor: from.height("floor")? })
+        } else {
+            None
+        };
+        let greatest_block_id = from.u32("greatest block id")?;
+        let counts = Counts {
+            records: from.varint("records")?,
+            unspent: from.varint("unspent")?,
+            unmined: from.varint("unmined")?,
+        };
+        let prune_cursor = if flags & 2 != 0 { Some(Cursor(from.sized("prune cursor")?)) } else { None };
+        from.end(WHAT)?;
+        Ok(State { chain, greatest_block_id, counts, prune_cursor })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_types::BlockHash;
+
+    use super::*;
+
+    fn full() -> State {
+        State {
+            chain: Some(Chain {
+                last: BlockMark { id: 7, height: Height(300), hash: BlockHash([9; 32]) },
+                first: Height(1),
+                floor: Height(12),
+            }),
+            greatest_block_id: 8,
+            counts: Counts { records: 1, unspent: 200, unmined: 3 },
+            prune_cursor: Some(Cursor(Bytes::from_static(b"cursor"))),
+        }
+    }
+
+    #[test]
+    fn the_state_survives_and_damage_is_noticed() {
+        for state in [State::default(), full()] {
+            let bytes = Bytes::from(state.encode());
+            assert_eq!(State::decode(bytes.clone()), Ok(state));
+            for end in 0..bytes.len() {
+                assert!(State::decode(bytes.slice(..end)).is_err(), "cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn spenders_are_forgotten_beyond_retention_and_window() {
+        let policy = Policy { reorg_window: 100, ..Policy::with_retention(288) };
+        assert_eq!(full().settled_below(&policy), Some(Height(12)));
+        assert_eq!(full().settled_below(&Policy::with_retention(301)), None);
+    }
+}

@@ -1,0 +1,348 @@
+//! Checks every record, every index, and how they belong together.
+//!
+//! One pass over the records computes the index entries they must have and checks that each is there; one pass over each index
+//! checks that every entry belongs to a record that has it. Both ways, so neither a missing nor a stray entry escapes.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::Bytes;
+use rocksdb::{IteratorMode, ReadOptions};
+use sapwood_store::{
+    Counts, StoreError, VerifyReport, WorkingSet,
+    changes::{IndexEntry, address_entries, is_listed, listing, record_entries},
+};
+use sapwood_types::{Height, MasterPage, OutPoint, OutputPage, Slot, Spender, TxId, TxRecord, Undo};
+
+use crate::{
+    columns::Column,
+    diagnose::RecordKey,
+    engine::{Engine, engine_error},
+    keys,
+    read::Snapshot,
+    state::State,
+};
+
+/// How many records are read between two reports of progress.
+const PROGRESS_EVERY: u64 = 10_000;
+
+struct Verifier<'a> {
+    engine: &'a Engine,
+    snapshot: Snapshot<'a>,
+    state: State,
+    report: VerifyReport,
+    found: Counts,
+    index_entries: BTreeMap<&'static str, u64>,
+    progress: &'a (dyn Fn(u64, u64) + Send + Sync),
+}
+
+impl Engine {
+    pub(crate) fn verify(
+        &self,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<VerifyReport, StoreError> {
+        let writer = self.writer.lock();
+        let state = writer.state.clone();
+        let snapshot = Snapshot::new(self);
+        drop(writer);
+        let mut verifier = Verifier {
+            engine: self,
+            snapshot,
+            state,
+            report: VerifyReport::default(),
+            found: Counts::default(),
+            index_entries: BTreeMap::new(),
+            progress,
+        };
+        verifier.records()?;
+        verifier.indexes()?;
+        verifier.undo_records()?;
+        verifier.counts();
+        Ok(verifier.report)
+    }
+}
+
+impl Verifier<'_> {
+    fn all(&self, column: Column, mut entry: impl FnMut(&[u8], Bytes)) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        self.snapshot.pin(&mut options);
+        options.fill_cache(false);
+        options.set_total_order_seek(true);
+        let family = self.engine.column(column)?;
+        for item in self.engine.db().iterator_cf_opt(family, options, IteratorMode::Start) {
+            let (key, value) = item.map_err(engine_error("reading everything"))?;
+            entry(&key, Bytes::from(value));
+        }
+        Ok(())
+    }
+
+    /// Reads all records; a record is complete when the next one begins.
+    fn records(&mut self) -> Result<(), StoreError> {
+        let total = self.state.counts.records;
+        let mut current: Option<(TxId, Bytes, Vec<Bytes>)> = None;
+        let mut complete = Vec::new();
+        let mut stray = Vec::new();
+        // Collected in chunks, because checking a record reads others while the iteration borrows the verifier.
+        let mut options = ReadOptions::default();
+        self.snapshot.pin(&mut options);
+        options.fill_cache(false);
+        let engine = self.engine;
+        let family = engine.column(Column::Tx)?;
+        let mut iterator = engine.db().iterator_cf_opt(family, options, IteratorMode::Start);
+        loop {
+            let item = iterator.next().transpose().map_err(engine_error("reading all records"))?;
+            let ended = item.is_none();
+            if let Some((key, value)) = item {
+                match (RecordKey::parse(&key), &mut current) {
+                    (Some(RecordKey::Master(txid)), _) => {
+                        complete.extend(current.replace((txid, Bytes::from(value), Vec::new())));
+                    }
+                    (Some(RecordKey::Extra(txid, number)), Some((of, _, extras)))
+                        if *of == txid && number as usize == extras.len() + 1 =>
+                    {
+                        extras.push(Bytes::from(value));
+                    }
+                    (Some(RecordKey::Extra(txid, number)), _) => {
+                        stray.push(format!("page {number} of {txid} has no record"))
+                    }
+                    (None, _) => stray.push(format!("a record's key has {} bytes", key.len())),
+                }
+            } else {
+                complete.extend(current.take());
+            }
+            if ended || complete.len() >= 1000 {
+                self.check_records(std::mem::take(&mut complete))?;
+                stray.drain(..).for_each(|problem| self.report.problem(problem));
+                if ended || self.report.records % PROGRESS_EVERY < 1000 {
+                    (self.progress)(self.report.records, total.max(self.report.records));
+                }
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_records(&mut self, records: Vec<(TxId, Bytes, Vec<Bytes>)>) -> Result<(), StoreError> {
+        for (txid, master, extras) in records {
+            self.report.records += 1;
+            let master = MasterPage::decode(master);
+            let extras: Result<Vec<OutputPage>, _> = extras.into_iter().map(OutputPage::decode).collect();
+            let parts = master.and_then(|master| extras.map(|extras| (master, extras)));
+            let parts = parts.and_then(|(master, extras)| {
+                TxRecord::assemble(txid, &master, &extras).map(|record| (master, extras, record))
+            });
+            match parts {
+                Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
+                Ok((master, extras, record)) => {
+                    self.check_entries(txid, &master, &extras)?;
+                    self.check_ties(&record)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every index entry the record must have is there.
+    fn check_entries(
+        &mut self,
+        txid: TxId,
+        master: &MasterPage,
+        extras: &[OutputPage],
+    ) -> Result<(), StoreError> {
+        self.found.records += 1;
+        self.found.unmined += u64::from(master.head.mined_at().is_none());
+        let mut wanted: Vec<IndexEntry> = record_entries(txid, master).into_iter().flatten().collect();
+        let pages = std::iter::once(&master.page).chain(extras);
+        for (number, page) in pages.enumerate() {
+            self.found.unspent += page.slots.iter().filter(|slot| is_listed(slot)).count() as u64;
+            let side = (listing(master), page);
+            let indexing = self.engine.options.address_index;
+            let listed =
+                address_entries(txid, number as u32, side, indexing, |_| true, |entry| wanted.push(entry));
+            if let Err(error) = listed {
+                self.report.problem(format!("outputs of transaction {txid} cannot be read: {error}"));
+            }
+        }
+        for entry in wanted {
+            let mut key = Vec::new();
+            let mut column = Column::Due;
+            keys::index(&entry, |in_column, bytes| (column, key) = (in_column, bytes.to_vec()));
+            *self.index_entries.entry(column.name()).or_default() += 1;
+            if !self.snapshot.contains(column, &key)? {
+                self.report.problem(format!("index entry {entry:?} of transaction {txid} is missing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record agrees with its parents and children.
+    fn check_ties(&mut self, record: &TxRecord) -> Result<(), StoreError> {
+        let mut set = WorkingSet::new(&self.snapshot);
+        let txid = record.txid;
+        let mut problems = Vec::new();
+        let spenders = record.slots.iter().enumerate().filter_map(|(vout, slot)| match *slot {
+            Slot::Spent { spender, child_mined_at } => Some((vout as u32, spender, child_mined_at)),
+            _ => None,
+        });
+        for (vout, spender, remembered) in spenders {
+            let outpoint = OutPoint::new(txid, vout);
+            problems.extend(check_child(&mut set, outpoint, spender, remembered)?);
+        }
+        for (vin, input) in record.body.inputs.iter().enumerate() {
+            let spender = Spender::new(txid, vin as u32);
+            problems.extend(check_parent(&mut set, record, input.outpoint, spender)?);
+        }
+        if record.head.is_conflicting() && record.head.mined_at().is_some() {
+            problems.push("it lost against another transaction, and is mined".into());
+        }
+        for child in &record.head.conflicting_children {
+            let listed = set.master(*child)?.is_some_and(|child| child.head.is_conflicting());
+            if !listed {
+                problems.push(format!("it lists {child} as a loser, which is not one"));
+            }
+        }
+        problems
+            .into_iter()
+            .for_each(|problem| self.report.problem(format!("transaction {txid}: {problem}")));
+        Ok(())
+    }
+
+    /// Every entry of every index belongs to a record that has it. Each expected entry was found above, so equal numbers prove
+    /// it; only if they differ are the stray entries looked for one by one.
+    fn indexes(&mut self) -> Result<(), StoreError> {
+        for column in [Column::Due, Column::Pending, Column::Address] {
+            let mut entries = 0;
+            self.all(column, |_, _| entries += 1)?;
+            self.report.index_entries += entries;
+            let expected = self.index_entries.get(column.name()).copied().unwrap_or(0);
+            if entries != expected {
+                self.report.problem(format!("index {} has {entries} entries, not {expected}", column.name()));
+                self.name_stray(column)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name_stray(&mut self, column: Column) -> Result<(), StoreError> {
+        let mut keys = Vec::new();
+        self.all(column, |key, _| keys.push(key.to_vec()))?;
+        for key in keys {
+            let txid = match column {
+                Column::Due => keys::parse_due(&key).map(|(_, txid)| txid),
+                Column::Pending => key.get(1..).and_then(keys::parse_due).map(|(_, txid)| txid),
+                _ => keys::parse_address(&key).map(|outpoint| outpoint.txid),
+            };
+            let Some(txid) = txid else {
+                self.report.problem(format!("a key of {} has {} bytes", column.name(), key.len()));
+                continue;
+            };
+            if !self.entries_of(txid)?.contains(&key) {
+                self.report.problem(format!("index {} has a stray entry for {txid}", column.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries_of(&self, txid: TxId) -> Result<HashSet<Vec<u8>>, StoreError> {
+        let mut set = WorkingSet::new(&self.snapshot);
+        let Some((master, extras)) = set.pages(txid)? else { return Ok(HashSet::new()) };
+        let mut entries: Vec<IndexEntry> = record_entries(txid, &master).into_iter().flatten().collect();
+        let pages = std::iter::once(&master.page).chain(extras.iter().map(AsRef::as_ref));
+        for (number, page) in pages.enumerate() {
+            let side = (listing(&master), page);
+            let indexing = self.engine.options.address_index;
+            // Unreadable outputs were reported with their record.
+            let _ =
+                address_entries(txid, number as u32, side, indexing, |_| true, |entry| entries.push(entry));
+        }
+        let mut keys = HashSet::new();
+        for entry in &entries {
+            keys::index(entry, |_, key| keys.extend([key.to_vec()]));
+        }
+        Ok(keys)
+    }
+
+    /// The undo records form a chain from the last applied block down to the floor.
+    fn undo_records(&mut self) -> Result<(), StoreError> {
+        let mut undo = BTreeMap::new();
+        let mut broken = Vec::new();
+        self.all(Column::Undo, |key, value| {
+            match (key.try_into().map(u32::from_be_bytes), Undo::decode(value)) {
+                (Ok(height), Ok(record)) => drop(undo.insert(Height(height), record)),
+                (_, Err(error)) => broken.push(format!("undo record {key:02x?} cannot be read: {error}")),
+                (Err(_), _) => broken.push(format!("an undo record's key has {} bytes", key.len())),
+            }
+        })?;
+        broken.into_iter().for_each(|problem| self.report.problem(problem));
+        let Some(chain) = self.state.chain else { return Ok(()) };
+        let mut expected = Some(chain.last);
+        while let Some(block) = expected {
+            if block.height <= chain.floor && !(chain.floor == chain.first && block.height == chain.first) {
+                break;
+            }
+            match undo.get(&block.height) {
+                Some(record) if record.block == block => expected = record.previous,
+                Some(record) => {
+                    self.report
+                        .problem(format!("undo of {} is for {}, not {block}", block.height, record.block));
+                    break;
+                }
+                None => {
+                    self.report.problem(format!("the undo record of {block} is missing"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) {
+        let (found, stored) = (self.found, self.state.counts);
+        if found != stored {
+            self.report.problem(format!("the store counts {stored:?}, but there are {found:?}"));
+        }
+    }
+}
+
+/// What is wrong between an output and the transaction that spends it.
+fn check_child(
+    set: &mut WorkingSet,
+    outpoint: OutPoint,
+    spender: Spender,
+    remembered: Option<Height>,
+) -> Result<Option<String>, StoreError> {
+    let Some(child) = set.master(spender.child)? else {
+        let dangling = remembered.is_none();
+        return Ok(
+            dangling.then(|| format!("{outpoint} is spent by {spender}, which is neither stored nor mined"))
+        );
+    };
+    let mined_at = child.head.mined_at();
+    if mined_at != remembered {
+        return Ok(Some(format!("{outpoint} remembers {spender} at {remembered:?}, it is at {mined_at:?}")));
+    }
+    if child.head.is_conflicting() {
+        return Ok(Some(format!("{outpoint} is spent by {spender}, which has lost")));
+    }
+    let inputs = set.inputs(spender.child)?;
+    let spends = inputs.get(spender.vin as usize) == Some(&outpoint);
+    Ok((!spends).then(|| format!("{outpoint} is spent by {spender}, which does not spend it")))
+}
+
+/// What is wrong between an input and the transaction it spends from.
+fn check_parent(
+    set: &mut WorkingSet,
+    record: &TxRecord,
+    outpoint: OutPoint,
+    spender: Spender,
+) -> Result<Option<String>, StoreError> {
+    let Some(parent) = set.master(outpoint.txid)? else { return Ok(None) };
+    let listed = parent.head.conflicting_children.contains(&record.txid);
+    let lost = record.head.is_conflicting();
+    if listed != lost {
+        let parent = outpoint.txid;
+        return Ok(Some(format!("lost: {lost}, but listed as a loser by its parent {parent}: {listed}")));
+    }
+    let held = matches!(set.slot(outpoint)?, Some(Slot::Spent { spender: by, .. }) if by == spender);
+    Ok((lost && held).then(|| format!("it lost against another transaction, and holds {outpoint}")))
+}

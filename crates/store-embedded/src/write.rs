@@ -1,0 +1,264 @@
+//! Writing: each operation is a transition run by the one writer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sapwood_rules::Policy;
+use sapwood_store::{
+    Applied, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest, DeleteError,
+    FreezeError, MineError, MineRequest, PreserveError, Reassign, ReassignError, RollbackError, RollbackMode,
+    RolledBack, SpendError, SpendRequest, StoreError, StoreWrite, Unspend, UnspendError,
+    transition::{
+        block, conflict, create, freeze, mine, preserve,
+        rollback::{self, Extent, RollbackOutcome},
+        spend,
+    },
+};
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
+
+use crate::{EmbeddedStore, engine::Engine, state::Chain};
+
+impl Engine {
+    pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        self.change(|change| {
+            let last = change.state.last();
+            block::check_next(block, last.as_ref())?;
+            let id = options.block_id.unwrap_or_else(|| change.state.greatest_block_id.saturating_add(1));
+            let mark = BlockMark { id, height: block.height, hash: block.hash };
+            let outcome = block::apply(&mut change.set, block, mark, last, options, &change.policy)?;
+            let (first, floor) =
+                change.state.chain.map_or((block.height, block.height), |chain| (chain.first, chain.floor));
+            let floor = floor.max(block.height.minus(change.policy.reorg_window));
+            change.state.chain = Some(Chain { last: mark, first, floor });
+            change.state.greatest_block_id = change.state.greatest_block_id.max(id);
+            let applied = Applied {
+                block: mark,
+                created: outcome.undo.created.len(),
+                mined: outcome.undo.mined.len(),
+                conflicting: outcome.conflicting,
+            };
+            change.undo = Some(outcome.undo);
+            Ok(applied)
+        })
+    }
+
+    fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.change(|change| {
+            let last = change.state.last();
+            let first = change.state.chain.map(|chain| chain.first);
+            let down_to = match rollback::check_extent(target, last.as_ref(), first, change.state.floor())? {
+                Extent::Nothing => {
+                    let nothing = (Vec::new(), Vec::new(), Vec::new());
+                    let (unmined, forgotten, conflicting) = nothing;
+                    return Ok(RolledBack { last, blocks: 0, unmined, forgotten, conflicting });
+                }
+                Extent::Above(height) => Some(height),
+                Extent::Everything => None,
+            };
+            let mut outcome = RollbackOutcome::default();
+            let mut reached = last;
+            while let Some(block) = reached.filter(|block| down_to.is_none_or(|height| block.height > height))
+            {
+                let undo = self.read_undo(block.height)?;
+                let undo = undo.ok_or(RollbackError::UndoMissing { height: block.height })?;
+                rollback::undo_block(&mut change.set, &undo, mode, &mut outcome)?;
+                change.undone.push(block.height);
+                reached = undo.previous;
+            }
+            rollback::check_target(target, reached.as_ref())?;
+            change.state.chain = change.state.chain.zip(reached).map(|(chain, last)| Chain { last, ..chain });
+            let RollbackOutcome { unmined, forgotten, conflicting } = outcome;
+            let blocks = change.undone.len() as u32;
+            Ok(RolledBack { last: reached, blocks, unmined, forgotten, conflicting })
+        })
+    }
+}
+
+#[async_trait]
+impl StoreWrite for EmbeddedStore {
+    async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
+        self.run(move |engine| {
+            let touched: Vec<TxId> = batch
+                .iter()
+                .flat_map(|item| item.tx.inputs.iter().map(|input| input.outpoint.txid).chain([item.tx.txid]))
+                .collect();
+            engine.change_each(
+                &batch,
+                |change| change.set.load(touched),
+                |set, policy, item| create::create(set, item, height, policy),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
+        self.run(move |engine| {
+            let touched: Vec<TxId> = batch
+                .iter()
+                .flat_map(|item| item.inputs.iter().map(|input| input.outpoint.txid).chain([item.child]))
+                .collect();
+            engine.change_each(
+                &batch,
+                |change| change.set.load(touched),
+                |set, _, item| spend::spend(set, item, height),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
+        self.run(move |engine| {
+            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
+            engine.change_each(
+                &batch,
+                |change| change.set.load(touched),
+                |set, _, item| spend::unspend(set, item),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn set_mined(
+        &self,
+        txids: Vec<TxId>,
+        request: MineRequest,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.each_tx(txids, move |set, _, txid| mine::set_mined(set, *txid, request, height))
+            .await
+            .map(|_| ())
+    }
+
+    async fn mark_on_longest_chain(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.each_tx(txids, move |set, _, txid| mine::mark_on_longest_chain(set, *txid, on, height))
+            .await
+            .map(|_| ())
+    }
+
+    async fn set_conflicting(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<Vec<TxId>, ConflictError> {
+        self.each_tx(txids, move |set, _, txid| conflict::set_conflicting(set, *txid, on, height))
+            .await
+            .map(|changed| changed.into_iter().flatten().collect())
+    }
+
+    async fn resolve_conflicts(
+        &self,
+        winners: Vec<TxId>,
+        height: Height,
+    ) -> Result<Vec<TxId>, ConflictError> {
+        self.run(move |engine| {
+            engine.change(|change| {
+                let mut losers = Vec::new();
+                for winner in winners {
+                    losers.extend(conflict::resolve(&mut change.set, winner, height)?);
+                }
+                Ok(losers)
+            })
+        })
+        .await?
+    }
+
+    async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError> {
+        self.each_tx(txids, move |set, _, txid| freeze::set_locked(set, *txid, on)).await.map(|_| ())
+    }
+
+    async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.each_output(outpoints, freeze::freeze).await
+    }
+
+    async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.each_output(outpoints, freeze::unfreeze).await
+    }
+
+    async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
+        self.run(move |engine| {
+            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
+            engine.change_each(
+                &batch,
+                |change| change.set.load(touched),
+                |set, policy, item| freeze::reassign(set, item, height, policy),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
+        self.each_tx(txids, move |set, _, txid| Ok(preserve::preserve(set, *txid, until)?))
+            .await
+            .map(|present| present.into_iter().filter(|present| *present).count())
+    }
+
+    async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError> {
+        self.each_tx(txids, move |set, _, txid| preserve::delete(set, *txid)).await.map(|_| ())
+    }
+
+    async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        self.run(move |engine| engine.apply_block(&block, options)).await?
+    }
+
+    async fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.run(move |engine| engine.roll_back(target, mode)).await?
+    }
+
+    async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+        policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
+        self.run(move |engine| *engine.policy.write() = policy).await
+    }
+}
+
+impl EmbeddedStore {
+    /// One item for each transaction id.
+    async fn each_tx<T, E>(
+        &self,
+        txids: Vec<TxId>,
+        operation: impl Fn(&mut sapwood_store::WorkingSet, &Policy, &TxId) -> Result<T, E> + Send + 'static,
+    ) -> BatchResult<Vec<T>, E>
+    where
+        T: Send + 'static,
+        E: sapwood_store::error::ItemError + Send + 'static,
+    {
+        self.run(move |engine| {
+            engine.change_each(&txids, |change| change.set.load(txids.iter().copied()), operation)
+        })
+        .await?
+    }
+
+    /// One item for each output.
+    async fn each_output(
+        &self,
+        outpoints: Vec<OutPoint>,
+        operation: impl Fn(&mut sapwood_store::WorkingSet, OutPoint) -> Result<(), FreezeError> + Send + 'static,
+    ) -> BatchResult<(), FreezeError> {
+        self.run(move |engine| {
+            engine.change_each(
+                &outpoints,
+                |change| change.set.load(outpoints.iter().map(|outpoint| outpoint.txid)),
+                |set, _, outpoint| operation(set, *outpoint),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+}

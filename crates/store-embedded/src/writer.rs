@@ -1,0 +1,184 @@
+//! The one writer: runs a transition, turns what it changed into one batch, writes it.
+
+use std::{cell::RefCell, sync::Arc};
+
+use rocksdb::{ReadOptions, WriteBatch};
+use sapwood_rules::Policy;
+use sapwood_store::{
+    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet, error::ItemError,
+    working_set::PageKey,
+};
+use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo};
+
+use crate::{
+    cache::RecordCache,
+    columns::Column,
+    engine::{Engine, corrupt},
+    keys,
+    state::{STATE_KEY, State},
+};
+
+/// What only the writer knows. Whoever holds its lock may write.
+pub(crate) struct Writer {
+    pub(crate) state: State,
+    pub(crate) cache: RecordCache,
+}
+
+impl Writer {
+    pub(crate) fn new(state: State, cache: RecordCache) -> Self {
+        Self { state, cache }
+    }
+}
+
+/// Pages as the writer sees them: from its cache, else from the database.
+struct WriterPages<'a> {
+    engine: &'a Engine,
+    cache: RefCell<&'a mut RecordCache>,
+}
+
+impl PageSource for WriterPages<'_> {
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
+        let mut cache = self.cache.borrow_mut();
+        let mut pages: Vec<Option<Arc<MasterPage>>> = txids.iter().map(|txid| cache.get(txid)).collect();
+        let missing: Vec<usize> = (0..pages.len()).filter(|at| pages[*at].is_none()).collect();
+        let wanted: Vec<TxId> = missing.iter().map(|at| txids[*at]).collect();
+        let found = self.engine.read_masters(&wanted, &ReadOptions::default())?;
+        for (at, page) in missing.into_iter().zip(found) {
+            pages[at] = page.map(Arc::new);
+        }
+        Ok(pages)
+    }
+
+    fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
+        let found = self.engine.read_extras(keys, &ReadOptions::default())?;
+        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+    }
+}
+
+/// A change under way.
+pub(crate) struct Change<'a> {
+    /// Pages read and changed.
+    pub(crate) set: WorkingSet<'a>,
+    /// The state it will leave.
+    pub(crate) state: State,
+    pub(crate) policy: Policy,
+    /// Undo records that come.
+    pub(crate) undo: Option<Undo>,
+    /// Undo records that go.
+    pub(crate) undone: Vec<Height>,
+}
+
+impl Engine {
+    /// Runs one operation as the only writer and writes what it changed. If it fails, nothing is changed.
+    pub(crate) fn change<T, E: From<StoreError>>(
+        &self,
+        operation: impl FnOnce(&mut Change) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.check_poison()?;
+        let mut writer = self.writer.lock();
+        let Writer { state: state_before, cache } = &mut *writer;
+        let pages = WriterPages { engine: self, cache: RefCell::new(&mut *cache) };
+        let mut change = Change {
+            set: WorkingSet::new(&pages),
+            state: state_before.clone(),
+            policy: *self.policy.read(),
+            undo: None,
+            undone: Vec::new(),
+        };
+        let result = operation(&mut change)?;
+        let Change { set, mut state, policy, undo, undone } = change;
+        let changes = set.into_changes(state.settled_below(&policy));
+        if changes.is_empty() && state == *state_before && undo.is_none() && undone.is_empty() {
+            return Ok(result);
+        }
+        state.counts = state.counts.changed(changes.count_changes());
+        let batch = self.batch(&changes, &state, undo.as_ref(), &undone)?;
+        self.write(batch)?;
+        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid));
+        for (txid, entry) in changes.masters {
+            match entry.now {
+                Some(page) => cache.put(txid, page),
+                None => cache.remove(&txid),
+            }
+        }
+        self.published.write().clone_from(&state);
+        *state_before = state;
+        Ok(result)
+    }
+
+    /// Runs a batch of independent items as one write. Those that fail change nothing.
+    pub(crate) fn change_each<I, T, E: ItemError>(
+        &self,
+        items: &[I],
+        prepare: impl FnOnce(&mut Change) -> Result<(), StoreError>,
+        operation: impl Fn(&mut WorkingSet, &Policy, &I) -> Result<T, E>,
+    ) -> BatchResult<Vec<T>, E> {
+        let (done, failed) = self.change(|change| {
+            prepare(change)?;
+            let (mut done, mut failed) = (Vec::with_capacity(items.len()), Vec::new());
+            for (number, item) in items.iter().enumerate() {
+                match change.set.attempt(|set| operation(set, &change.policy, item)) {
+                    Ok(result) => done.push(result),
+                    Err(error) => failed.push((number, error.into_store().map_or_else(Ok, Err)?)),
+                }
+            }
+            Ok::<_, StoreError>((done, failed))
+        })?;
+        if failed.is_empty() { Ok(done) } else { Err(BatchError::Items { failed, total: items.len() }) }
+    }
+
+    /// One batch with everything a change writes.
+    fn batch(
+        &self,
+        changes: &Changes,
+        state: &State,
+        undo: Option<&Undo>,
+        undone: &[Height],
+    ) -> Result<WriteBatch, StoreError> {
+        const TYPICAL_PAGE: usize = 400;
+        let mut batch = WriteBatch::with_capacity_bytes(TYPICAL_PAGE * (changes.masters.len() + 1));
+        let records = self.column(Column::Tx)?;
+        for (txid, entry) in &changes.masters {
+            match &entry.now {
+                Some(page) => batch.put_cf(records, txid.0, page.encode()),
+                None => batch.delete_cf(records, txid.0),
+            }
+        }
+        for ((txid, number), entry) in &changes.extras {
+            let key = keys::page(txid, *number);
+            match &entry.now {
+                Some(page) => batch.put_cf(records, key, page.encode()),
+                None => batch.delete_cf(records, key),
+            }
+        }
+        let index_changes = changes
+            .index_changes(self.options.address_index)
+            .map_err(|cause| corrupt("a page that is being written", cause))?;
+        let columns =
+            [Column::Due, Column::Pending, Column::Address].map(|column| (column, self.column(column)));
+        for change in index_changes {
+            let (IndexChange::Put(entry) | IndexChange::Delete(entry)) = change;
+            let mut result = Ok(());
+            keys::index(&entry, |column, key| {
+                match columns.iter().find(|(known, _)| *known == column).map(|(_, family)| family) {
+                    Some(Ok(family)) if matches!(change, IndexChange::Put(_)) => {
+                        batch.put_cf(*family, key, [])
+                    }
+                    Some(Ok(family)) => batch.delete_cf(*family, key),
+                    Some(Err(error)) => result = Err(error.clone()),
+                    None => {}
+                }
+            });
+            result?;
+        }
+        let undo_column = self.column(Column::Undo)?;
+        for height in undone {
+            batch.delete_cf(undo_column, keys::undo(*height));
+        }
+        if let Some(undo) = undo {
+            batch.put_cf(undo_column, keys::undo(undo.block.height), undo.encode());
+        }
+        batch.put_cf(self.column(Column::Meta)?, STATE_KEY, state.encode());
+        Ok(batch)
+    }
+}
