@@ -317,6 +317,10 @@ fn check_head(head: &TxHead) -> Result<(), DecodeError> {
             return refuse("mined twice in one block");
         }
     }
+    // A loser may go although its outputs are unspent. If it were mined, those would be coins.
+    if head.is_conflicting() && head.mined_at().is_some() {
+        return refuse("lost against another, yet mined on the longest chain");
+    }
     if head.reassignments.iter().any(|entry| entry.vout >= head.output_count) {
         return refuse("an output that does not exist was reassigned");
     }

@@ -5,7 +5,10 @@
 
 mod hex;
 
-use std::{fmt::Debug, path::Path};
+use std::{
+    fmt::Debug,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use hex::hex;
@@ -15,6 +18,10 @@ use sapwood_types::{
     TxRecord, Undo, UtxoHash,
     codec::{Reader, Writer},
 };
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 fn show(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -220,7 +227,7 @@ const MASTER_FULL: &str = "
     02              # in two blocks
       07            #   block number 7
       00000069      #   height 105
-      01            #   subtree 0, on the longest chain
+      00            #   subtree 0, not on the longest chain
       ac02          #   block number 300
       0000006a      #   height 106
       fcffffff1f    #   subtree 2^32 - 2, not on the longest chain
@@ -309,7 +316,7 @@ fn full() -> TxRecord {
         preserve_until: Some(Height(103)),
         spending_height: Some(Height(104)),
         blocks: vec![
-            MinedIn { block_id: 7, height: Height(105), subtree: 0, on_longest_chain: true },
+            MinedIn { block_id: 7, height: Height(105), subtree: 0, on_longest_chain: false },
             MinedIn { block_id: 300, height: Height(106), subtree: u32::MAX - 1, on_longest_chain: false },
         ],
         conflicting_children: vec![TxId([0xc2; 32])],
@@ -351,6 +358,14 @@ fn records_are_written_as_ever() {
         }
         assert_eq!(TxRecord::assemble(record.txid, &master, &extras).as_ref(), Ok(&record));
     }
+}
+
+#[test]
+fn the_worked_example_in_the_documentation_is_right() {
+    let page = std::fs::read_to_string(repository().join("docs/formats.md")).unwrap();
+    let (_, rest) = page.split_once("```hex\n").expect("docs/formats.md has a block of annotated bytes");
+    let (example, _) = rest.split_once("```").expect("the block ends");
+    assert_eq!(show(&hex(example)), show(&hex(MASTER_SMALL)), "docs/formats.md shows other bytes");
 }
 
 /// Every flag of the record on its own, so that two that swapped their bits are noticed.
@@ -531,7 +546,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn fuzzing_starts_from_the_golden_bytes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let folder = repository().join("fuzz/seeds");
     for (name, bytes) in seeds() {
         let path = folder.join(name);
         if std::env::var_os("SAPWOOD_WRITE_SEEDS").is_some() {

@@ -211,6 +211,13 @@ fn a_transaction_is_mined_in_a_block_once() {
 }
 
 #[test]
+fn a_loser_is_not_mined_on_the_longest_chain() {
+    let loser = |place: &str| master("0010", "00", &format!("00000009 01 07 00000005 {place} {BODY}"));
+    assert_eq!(loser("01"), inconsistent("record", "lost against another, yet mined on the longest chain"));
+    assert_eq!(loser("00").map(|page| page.head.conflicting_since), Ok(Some(Height(9))));
+}
+
+#[test]
 fn only_an_output_that_exists_is_reassigned() {
     let reassigned =
         |vout: &str| master("0400", "02", &format!("00 01 {vout} a1*32 a2*32 00*8 00*2 {BODY} 000100*2"));
@@ -274,6 +281,9 @@ fn every_page_of_a_record_is_there_and_no_other() {
     assert_eq!(assemble(&master, &[]), refused());
     assert_eq!(assemble(&master, &[extras.clone(), vec![extras[0].clone()]].concat()), refused());
     assert!(assemble(&master, &extras).is_ok());
+    let mut forgetful = master;
+    forgetful.summaries.pop();
+    assert_eq!(assemble(&forgetful, &extras[..1]), refused(), "its summary is gone too");
 }
 
 /// 300 outputs lie as 128 + 128 + 44. As 128 + 44 + 128 the sum is right too, but output 200 would not be found.

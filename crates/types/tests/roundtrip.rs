@@ -201,15 +201,6 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_has_one_encoding(sample in sample(), changes in vec(change(), 1..4)) {
-        let mut bytes = sample.bytes;
-        changes.iter().for_each(|change| change.apply(&mut bytes));
-        if let Ok(again) = (sample.again)(bytes.clone().into()) {
-            prop_assert_eq!(again, bytes);
-        }
-    }
-
-    #[test]
     fn arbitrary_bytes_are_refused_or_canonical(sample in sample(), bytes in vec(any::<u8>(), 0..300)) {
         // Only the decoder of the sample is used, so that the formats take their turns.
         if let Ok(again) = (sample.again)(bytes.clone().into()) {
@@ -255,6 +246,20 @@ proptest! {
             prop_assert!(result.is_err(), "an output that was not kept was replaced");
         }
         prop_assert_eq!(TxRecord::assemble(expected.txid, &master, &[]), Ok(expected));
+    }
+}
+
+proptest! {
+    // Few changes leave an encoding readable, so it takes many.
+    #![proptest_config(ProptestConfig { cases: 32 * config().cases, ..config() })]
+
+    #[test]
+    fn whatever_is_read_has_one_encoding(sample in sample(), changes in vec(change(), 1..4)) {
+        let mut bytes = sample.bytes;
+        changes.iter().for_each(|change| change.apply(&mut bytes));
+        if let Ok(again) = (sample.again)(bytes.clone().into()) {
+            prop_assert_eq!(again, bytes);
+        }
     }
 }
 

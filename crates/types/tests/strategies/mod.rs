@@ -137,6 +137,10 @@ pub(crate) fn head(output_count: u32) -> impl Strategy<Value = TxHead> {
                 let [coinbase, locked, creating] = flags;
                 let (created_height, created_at) = created;
                 let [first_unmined, conflicting_since, preserve_until, spending_height] = heights;
+                let mut blocks = blocks;
+                if conflicting_since.is_some() {
+                    blocks.iter_mut().for_each(|block| block.on_longest_chain = false);
+                }
                 TxHead {
                     coinbase,
                     locked,
