@@ -111,6 +111,14 @@ impl Engine {
         Ok(EngineStats { part: column.name().to_owned(), figures, text: text.unwrap_or_default() })
     }
 
+    pub(crate) fn settle_disk(&self) -> Result<(), StoreError> {
+        for column in Column::ALL {
+            self.db().flush_cf(self.column(column)?).map_err(engine_error("flushing"))?;
+        }
+        let options = rocksdb::WaitForCompactOptions::default();
+        self.db().wait_for_compact(&options).map_err(engine_error("waiting for compactions"))
+    }
+
     fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
         if directory.exists() {
             let problem =

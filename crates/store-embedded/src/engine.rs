@@ -208,6 +208,9 @@ impl Engine {
     /// disk may differ from then on.
     pub(crate) fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
         self.check_poison()?;
+        if let Some(faults) = &self.options.faults {
+            faults.writing(batch.data());
+        }
         let written = self
             .reached("before-write")
             .and_then(|()| self.db.write_opt(batch, &self.write_options).map_err(engine_error("writing")))

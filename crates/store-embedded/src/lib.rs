@@ -9,6 +9,7 @@
 //! - `engine`: the open database, reading pages, poison after a failed write.
 //! - `writer`: the one writer: runs a transition, turns its changes into one batch, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
+//! - [`floor`]: the same bytes without any of this, to measure against.
 //! - `read`, `write`, `prune`, `diagnose`, `verify`: the store's traits.
 //!
 //! # Correctness
@@ -25,6 +26,7 @@ mod cache;
 mod columns;
 mod diagnose;
 mod engine;
+pub mod floor;
 mod keys;
 pub mod options;
 mod prune;
@@ -53,6 +55,11 @@ impl EmbeddedStore {
     /// Opens the store in `directory`, or makes a new one there.
     pub fn open(directory: &Path, policy: Policy, options: EmbeddedOptions) -> Result<Self, StoreError> {
         Ok(Self { engine: Arc::new(Engine::open(directory, policy, options)?) })
+    }
+
+    /// Waits until nothing is left to flush or compact, so that disk use can be measured.
+    pub async fn settle_disk(&self) -> Result<(), StoreError> {
+        self.run(Engine::settle_disk).await?
     }
 
     /// Runs blocking work on a thread that may block.

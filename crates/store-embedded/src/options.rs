@@ -22,6 +22,9 @@ pub enum Durability {
 pub trait Faults: Send + Sync {
     /// Called at a named point of a write. An error makes the write fail as if the engine had failed.
     fn reached(&self, point: &'static str) -> Result<(), String>;
+
+    /// Called with each batch as RocksDB encodes it, before it is written. Benchmarks write the same bytes again.
+    fn writing(&self, _batch: &[u8]) {}
 }
 
 /// Everything that can be set. The defaults suit a machine with two cores and a few gigabytes.

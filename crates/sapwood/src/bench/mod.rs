@@ -1,0 +1,81 @@
+//! Benchmarks. Machines are noisy, so what counts are ratios measured in one run.
+
+mod apply;
+mod chain;
+mod measure;
+mod report;
+mod show;
+mod workload;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Block apply on the embedded store against the same bytes written straight into the engine, and pruning.
+    Apply(apply::Apply),
+    /// The same work, to look at: blocks are applied and pruned for a while, with a live display.
+    Run(show::Show),
+    /// Apply blocks until killed. Used by `apply` to measure how long reopening takes after a kill.
+    #[command(hide = true)]
+    UntilKilled {
+        /// The store's directory.
+        data: PathBuf,
+        /// The workload of the store.
+        #[command(flatten)]
+        shape: Shape,
+    },
+}
+
+/// What the blocks look like.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Shape {
+    /// Transactions in a block.
+    #[arg(long, default_value_t = 4000)]
+    txs: usize,
+    /// Outputs to begin with, before anything is measured.
+    #[arg(long, default_value_t = 1_000_000)]
+    outputs: u64,
+    /// The workload's seed: the same seed gives the same blocks.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Apply(apply) => apply.run(),
+            Command::Run(show) => show.run(),
+            Command::UntilKilled { data, shape } => chain::apply_until_killed(&data, &shape),
+        }
+    }
+}
+
+/// Reads `30s`, `2m` or `500ms`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a duration like 30s or 2m"))?;
+    match &text[digits.len()..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" | "" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(60 * number)),
+        unit => Err(format!("{unit:?} is not a unit of time: use ms, s or m")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("7"), Ok(Duration::from_secs(7)));
+        assert!(parse_duration("soon").is_err());
+        assert!(parse_duration("3h").is_err());
+    }
+}
