@@ -74,8 +74,12 @@ impl Column {
             Column::Meta => column.set_write_buffer_size(1 << 20),
         }
         if options.compression {
+            // Hashes and keys hardly compress, and every spend of an old output reads a block of records: the better ratio
+            // of ZSTD is not worth its time there.
             column.set_compression_type(DBCompressionType::Lz4);
-            column.set_bottommost_compression_type(DBCompressionType::Zstd);
+            if self != Column::Tx {
+                column.set_bottommost_compression_type(DBCompressionType::Zstd);
+            }
         } else {
             column.set_compression_type(DBCompressionType::None);
         }

@@ -59,7 +59,9 @@ impl Engine {
             options.fill_cache(false);
             options
         };
-        let mut digest = StateDigest::new(state.settled_below(&self.policy.read()));
+        // Spenders are forgotten only at or below the floor. Unlike the height they are forgotten at, it depends neither on the
+        // policy of the moment nor on how far the chain had got before it was rolled back.
+        let mut digest = StateDigest::new(state.floor());
         for entry in self.db().iterator_cf_opt(self.column(Column::Tx)?, options(), IteratorMode::Start) {
             let (key, value) = entry.map_err(engine_error("reading all records"))?;
             match RecordKey::parse(&key) {

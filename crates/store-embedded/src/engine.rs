@@ -149,24 +149,38 @@ impl Engine {
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
+    /// First pages of these transactions as they are stored, read in one go and handed on in the order asked for.
+    pub(crate) fn read_raw_masters(
+        &self,
+        txids: &[TxId],
+        options: &ReadOptions,
+        mut page: impl FnMut(&TxId, Option<Bytes>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if txids.is_empty() {
+            return Ok(());
+        }
+        let keys = txids.iter().map(|txid| &txid.0);
+        let column = self.column(Column::Tx)?;
+        let found = self.db.batched_multi_get_cf_opt(column, keys, txids.is_sorted(), options);
+        for (txid, value) in txids.iter().zip(found) {
+            let value = value.map_err(engine_error("reading records"))?;
+            page(txid, value.map(|bytes| Bytes::copy_from_slice(&bytes)))?;
+        }
+        Ok(())
+    }
+
     /// First pages of these transactions, read in one go.
     pub(crate) fn read_masters(
         &self,
         txids: &[TxId],
         options: &ReadOptions,
     ) -> Result<Vec<Option<MasterPage>>, StoreError> {
-        if txids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let column = self.column(Column::Tx)?;
-        let sorted = txids.is_sorted();
-        let keys = txids.iter().map(|txid| &txid.0);
-        let found = self.db.batched_multi_get_cf_opt(column, keys, sorted, options);
-        let page = |(txid, value): (&TxId, Result<Option<rocksdb::DBPinnableSlice>, _>)| {
-            let value = value.map_err(engine_error("reading records"))?;
-            value.map(|bytes| decode_master(txid, Bytes::copy_from_slice(&bytes))).transpose()
-        };
-        txids.iter().zip(found).map(page).collect()
+        let mut pages = Vec::with_capacity(txids.len());
+        self.read_raw_masters(txids, options, |txid, bytes| {
+            pages.push(bytes.map(|bytes| decode_master(txid, bytes)).transpose()?);
+            Ok(())
+        })?;
+        Ok(pages)
     }
 
     /// Further pages, read in one go.

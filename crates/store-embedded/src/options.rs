@@ -43,7 +43,7 @@ pub struct EmbeddedOptions {
     pub background_jobs: i32,
     /// Files kept open at most; -1 for all.
     pub max_open_files: i32,
-    /// Compress the records: LZ4 where data is young, ZSTD at the bottom. Off trades disk for time.
+    /// Compress with LZ4, and indexes and undo at rest with ZSTD. Off trades disk for time.
     pub compression: bool,
     /// What an acknowledged write survives.
     pub durability: Durability,

@@ -1,20 +1,20 @@
 //! Pruning: judge without the lock, delete under it what did not change meanwhile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use async_trait::async_trait;
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_store::{
-    Cursor, DeleteDue, DueRecord, Judged, Page, PageSource, StoreError, StorePrune, WorkingSet,
-    changes::record_entries, transition::preserve,
+    Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet, changes::record_entries,
+    transition::preserve,
 };
 use sapwood_types::{Height, MasterPage, Slot, TxId, page::extra_pages};
 
 use crate::{
     EmbeddedStore,
     columns::Column,
-    engine::Engine,
+    engine::{Engine, corrupt, decode_master, engine_error},
     keys::{self, Pending},
     read::Snapshot,
     state::{STATE_KEY, State},
@@ -23,8 +23,7 @@ use crate::{
 /// A record, its verdict, and what deleting it takes.
 struct Case {
     judged: Judged,
-    /// The index entries and further pages that go with the record. Nothing if it has to be taken off its parents' lists, for
-    /// which they have to be read.
+    /// The record, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
     plain: Option<MasterPage>,
 }
 
@@ -37,68 +36,28 @@ impl Engine {
         check_children: bool,
     ) -> Result<Vec<Case>, StoreError> {
         let snapshot = Snapshot::new(self);
-        let masters = snapshot.masters(txids)?;
         let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
-        for (txid, master) in txids.iter().zip(masters) {
-            let Some(master) = master else {
-                let judged = Judged { txid: *txid, verdict: Verdict::Gone, external: None, bytes: 0 };
-                cases.push(Case { judged, plain: None });
-                continue;
+        snapshot.raw_masters(txids, |txid, bytes| {
+            let mut case = Case {
+                judged: Judged { txid: *txid, verdict: Verdict::Gone, external: None, bytes: 0 },
+                plain: None,
             };
-            let verdict = judge(&master, context);
-            let bytes = stored_bytes(&master);
-            let judged = Judged { txid: *txid, verdict, external: master.head.external, bytes };
-            let plain = (!master.head.is_conflicting()).then(|| master.as_ref().clone());
-            cases.push(Case { judged, plain });
-        }
+            if let Some(bytes) = bytes {
+                let first_page = bytes.len() as u64;
+                let master = decode_master(txid, bytes)?;
+                case.judged.verdict = judge(&master, context);
+                case.judged.external = master.head.external;
+                // Further pages are not read for this; they are taken to be as large as the first.
+                case.judged.bytes = first_page * u64::from(1 + extra_pages(master.head.output_count));
+                case.plain = (!master.head.is_conflicting()).then_some(master);
+            }
+            cases.push(case);
+            Ok(())
+        })?;
         if check_children {
-            self.check_children(&snapshot, &mut cases, context)?;
+            check_all_children(&snapshot, &mut cases, context)?;
         }
         Ok(cases)
-    }
-
-    /// The independent check: reads every child of every record that may go.
-    fn check_children(
-        &self,
-        snapshot: &Snapshot,
-        cases: &mut [Case],
-        context: &PruneContext,
-    ) -> Result<(), StoreError> {
-        let mut set = WorkingSet::new(snapshot);
-        let mut slots: Vec<(usize, Slot)> = Vec::new();
-        for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
-            match &case.plain {
-                Some(master) if master.summaries.is_empty() => {
-                    slots.extend(master.page.slots.iter().map(|slot| (number, *slot)));
-                }
-                _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
-            }
-        }
-        let mut children: Vec<TxId> =
-            slots.iter().filter_map(|(_, slot)| slot.spender()).map(|spender| spender.child).collect();
-        children.sort_unstable();
-        children.dedup();
-        let heads = snapshot.masters(&children)?;
-        let evidence: HashMap<TxId, ChildEvidence> = children
-            .into_iter()
-            .zip(heads)
-            .map(|(child, head)| {
-                let present = |head: std::sync::Arc<MasterPage>| ChildEvidence::Present {
-                    mined_at: head.head.mined_at(),
-                };
-                (child, head.map_or(ChildEvidence::Absent, present))
-            })
-            .collect();
-        let look = |child: &TxId| evidence.get(child).copied().unwrap_or(ChildEvidence::Absent);
-        for (number, slot) in slots {
-            let verdict = &mut cases[number].judged.verdict;
-            if verdict.may_go()
-                && let Err(reason) = check_child(&slot, look, context)
-            {
-                *verdict = Verdict::Kept(reason);
-            }
-        }
-        Ok(())
     }
 
     fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
@@ -214,10 +173,10 @@ impl Engine {
             let mut options = ReadOptions::default();
             options.set_iterate_upper_bound(keys::undo(end).to_vec());
             for entry in self.db().iterator_cf_opt(column, options, rocksdb::IteratorMode::Start) {
-                let (key, _) = entry.map_err(crate::engine::engine_error("listing undo records"))?;
+                let (key, _) = entry.map_err(engine_error("listing undo records"))?;
                 let height = key.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
                     let cause = sapwood_types::DecodeError::BadNumber { field: "undo key" };
-                    crate::engine::corrupt("an undo record", cause)
+                    corrupt("an undo record", cause)
                 })?;
                 change.undone.push(Height(height));
             }
@@ -226,10 +185,48 @@ impl Engine {
     }
 }
 
-/// How many bytes a record takes, its further pages estimated by the first.
-fn stored_bytes(master: &MasterPage) -> u64 {
-    let first = master.encode().len() as u64;
-    first * u64::from(1 + extra_pages(master.head.output_count))
+/// The independent check: reads every child of every record that may go.
+fn check_all_children(
+    snapshot: &Snapshot,
+    cases: &mut [Case],
+    context: &PruneContext,
+) -> Result<(), StoreError> {
+    let mut set = WorkingSet::new(snapshot);
+    let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
+    for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
+        match &case.plain {
+            Some(master) if master.summaries.is_empty() => {
+                slots.extend(master.page.slots.iter().map(|slot| (number, *slot)));
+            }
+            _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
+        }
+    }
+    let mut children: Vec<TxId> =
+        slots.iter().filter_map(|(_, slot)| slot.spender()).map(|spender| spender.child).collect();
+    children.sort_unstable();
+    children.dedup();
+    let mut evidence: Vec<ChildEvidence> = Vec::with_capacity(children.len());
+    snapshot.raw_masters(&children, |child, bytes| {
+        evidence.push(match bytes {
+            None => ChildEvidence::Absent,
+            Some(bytes) => {
+                let mined_at = MasterPage::peek_mined_at(bytes)
+                    .map_err(|cause| corrupt(format!("transaction {child}"), cause))?;
+                ChildEvidence::Present { mined_at }
+            }
+        });
+        Ok(())
+    })?;
+    let look = |child: &TxId| children.binary_search(child).map_or(ChildEvidence::Absent, |at| evidence[at]);
+    for (number, slot) in slots {
+        let verdict = &mut cases[number].judged.verdict;
+        if verdict.may_go()
+            && let Err(reason) = check_child(&slot, look, context)
+        {
+            *verdict = Verdict::Kept(reason);
+        }
+    }
+    Ok(())
 }
 
 #[async_trait]

@@ -43,6 +43,15 @@ impl<'a> Snapshot<'a> {
         options
     }
 
+    /// First pages as they are stored.
+    pub(crate) fn raw_masters(
+        &self,
+        txids: &[TxId],
+        page: impl FnMut(&TxId, Option<Bytes>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.engine.read_raw_masters(txids, &self.options(), page)
+    }
+
     /// Whether a key is there.
     pub(crate) fn contains(&self, column: Column, key: &[u8]) -> Result<bool, StoreError> {
         let family = self.engine.column(column)?;

@@ -49,7 +49,9 @@ impl State {
     /// check that would still ask.
     pub(crate) fn settled_below(&self, policy: &Policy) -> Option<Height> {
         let depth = policy.retention.max(policy.reorg_window);
-        self.last()?.height.0.checked_sub(depth).map(Height)
+        let Chain { last, floor, .. } = self.chain?;
+        // A policy with a smaller window moves the floor only with the next block; until then a rollback can reach below it.
+        last.height.0.checked_sub(depth).map(|height| floor.min(Height(height)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

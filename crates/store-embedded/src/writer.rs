@@ -8,7 +8,7 @@ use sapwood_store::{
     BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet, error::ItemError,
     working_set::PageKey,
 };
-use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo};
+use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo, codec::Writer as PageWriter};
 
 use crate::{
     cache::RecordCache,
@@ -96,7 +96,8 @@ impl Engine {
         self.write(batch)?;
         self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid));
         for (txid, entry) in changes.masters {
-            match entry.now {
+            // What has nothing left to spend will hardly be asked for again before it is pruned.
+            match entry.now.filter(|page| page.open_slots() > 0) {
                 Some(page) => cache.put(txid, page),
                 None => cache.remove(&txid),
             }
@@ -138,9 +139,14 @@ impl Engine {
         const TYPICAL_PAGE: usize = 400;
         let mut batch = WriteBatch::with_capacity_bytes(TYPICAL_PAGE * (changes.masters.len() + 1));
         let records = self.column(Column::Tx)?;
+        let mut page_bytes = PageWriter::with_capacity(4 * TYPICAL_PAGE);
         for (txid, entry) in &changes.masters {
             match &entry.now {
-                Some(page) => batch.put_cf(records, txid.0, page.encode()),
+                Some(page) => {
+                    page_bytes.clear();
+                    page.encode_to(&mut page_bytes);
+                    batch.put_cf(records, txid.0, page_bytes.written());
+                }
                 None => batch.delete_cf(records, txid.0),
             }
         }

@@ -5,17 +5,22 @@
 //! [`WorkingSet::into_changes`].
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque, hash_map},
+    collections::{VecDeque, hash_map},
     hash::Hash,
     sync::Arc,
 };
 
+use foldhash::fast::RandomState;
 use sapwood_types::{
-    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Spender, TxBody, TxId, TxRecord,
+    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Spender, TxBody, TxHead, TxId, TxRecord,
     page::extra_pages,
 };
 
 use crate::{Changes, StoreError};
+
+/// Keyed at random and fast: transaction ids are chosen by strangers, and there are many.
+type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+type HashSet<K> = std::collections::HashSet<K, RandomState>;
 
 /// A further page of a transaction: its number is 1 or more.
 pub type PageKey = (TxId, u32);
@@ -85,17 +90,18 @@ fn note<K: Hash + Eq, T>(journal: Option<&mut HashMap<K, Option<Arc<T>>>>, key: 
 impl<'a> WorkingSet<'a> {
     /// An empty working set over `source`.
     pub fn new(source: &'a dyn PageSource) -> Self {
-        Self { source, masters: HashMap::new(), extras: HashMap::new(), journal: None }
+        Self { source, masters: HashMap::default(), extras: HashMap::default(), journal: None }
     }
 
     /// Reads the first pages of these transactions in one go.
     pub fn load(&mut self, txids: impl IntoIterator<Item = TxId>) -> Result<(), StoreError> {
-        let wanted: HashSet<TxId> =
+        let mut wanted: Vec<TxId> =
             txids.into_iter().filter(|txid| !self.masters.contains_key(txid)).collect();
-        let mut wanted: Vec<TxId> = wanted.into_iter().collect();
         // Engines read sorted keys faster, and a fixed order makes runs repeatable.
         wanted.sort_unstable();
+        wanted.dedup();
         let pages = self.source.masters(&wanted)?;
+        self.masters.reserve(wanted.len());
         self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
         Ok(())
     }
@@ -238,6 +244,39 @@ impl<'a> WorkingSet<'a> {
         })
     }
 
+    /// Shows the state of an output and of its transaction (nothing if the transaction is not there), and changes the output
+    /// as the answer says. The hot path of a block: one look-up where the output is on the first page.
+    pub fn decide_slot<E>(
+        &mut self,
+        outpoint: OutPoint,
+        decide: impl FnOnce(Option<(&TxHead, Option<&Slot>)>) -> Result<Slot, E>,
+    ) -> Result<Result<(), E>, StoreError> {
+        if outpoint.page() > 0 {
+            let slot = self.slot(outpoint)?;
+            let head = self.master(outpoint.txid)?.map(|master| (&master.head, slot.as_ref()));
+            return match decide(head) {
+                Ok(slot) => self.set_slot(outpoint, slot).map(Ok),
+                Err(error) => Ok(Err(error)),
+            };
+        }
+        if !self.masters.contains_key(&outpoint.txid) {
+            self.load([outpoint.txid])?;
+        }
+        let Some(entry) = self.masters.get_mut(&outpoint.txid) else { return Ok(decide(None).map(|_| ())) };
+        let place = outpoint.place();
+        let seen = entry.now.as_deref().map(|master| (&master.head, master.page.slots.get(place)));
+        let slot = match decide(seen) {
+            Ok(slot) => slot,
+            Err(error) => return Ok(Err(error)),
+        };
+        note(self.journal.as_mut().map(|journal| &mut journal.masters), outpoint.txid, &entry.now);
+        let slots = entry.now.as_mut().map(|master| &mut Arc::make_mut(master).page.slots);
+        if let Some(old) = slots.and_then(|slots| slots.get_mut(place)) {
+            *old = slot;
+        }
+        Ok(Ok(()))
+    }
+
     /// Says since when a transaction is a loser, or that it is not. Its outputs come off or onto the address index with it, so
     /// all its pages count as changed.
     pub fn set_conflicting_since(&mut self, txid: TxId, since: Option<Height>) -> Result<(), StoreError> {
@@ -339,7 +378,7 @@ impl<'a> WorkingSet<'a> {
 
     /// These transactions and all that descend from them, breadth first.
     pub fn with_descendants(&mut self, roots: &[TxId]) -> Result<Vec<TxId>, StoreError> {
-        let mut seen: HashSet<TxId> = HashSet::new();
+        let mut seen: HashSet<TxId> = HashSet::default();
         let mut found = Vec::new();
         let mut queue: VecDeque<TxId> = roots.iter().copied().collect();
         while let Some(txid) = queue.pop_front() {

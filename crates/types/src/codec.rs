@@ -82,6 +82,16 @@ impl Writer {
         self.buffer
     }
 
+    /// What was written so far.
+    pub fn written(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Starts anew in the same memory.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+    }
+
     /// One byte.
     pub fn u8(&mut self, value: u8) {
         self.buffer.push(value);

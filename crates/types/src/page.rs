@@ -85,12 +85,18 @@ pub(crate) fn outputs_on(page: u32, output_count: u32) -> usize {
 }
 
 impl MasterPage {
-    /// Writes the page.
+    /// The page as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let head = &self.head;
         let mut to = Writer::with_capacity(
             48 + self.page.slots.len() * 42 + self.body.len() + self.page.outputs.len(),
         );
+        self.encode_to(&mut to);
+        to.finish()
+    }
+
+    /// Writes the page.
+    pub fn encode_to(&self, to: &mut Writer) {
+        let head = &self.head;
         to.u8(VERSION);
         to.u16(self.flags());
         to.height(head.created_height);
@@ -128,10 +134,9 @@ impl MasterPage {
                 to.height(height);
             }
         }
-        self.page.slots.iter().for_each(|slot| slot.encode(&mut to));
+        self.page.slots.iter().for_each(|slot| slot.encode(to));
         to.sized(&self.body);
         to.bytes(&self.page.outputs);
-        to.finish()
     }
 
     fn flags(&self) -> u16 {
@@ -212,6 +217,23 @@ impl MasterPage {
         let slots = decode_slots(&mut from, outputs_on(0, output_count))?;
         let body = from.sized("body")?;
         Ok(MasterPage { head, summaries, body, page: OutputPage { slots, outputs: from.rest() } })
+    }
+
+    /// When the transaction of an encoded page was mined on the longest chain, if it is, without reading the rest.
+    pub fn peek_mined_at(bytes: Bytes) -> Result<Option<Height>, DecodeError> {
+        let mut from = Reader::new(bytes);
+        from.version("record", VERSION)?;
+        let flags = from.u16("record flags")?;
+        from.height("created height")?;
+        from.varint("created at")?;
+        from.varint_u32("output count")?;
+        for flag in [flag::FIRST_UNMINED, flag::CONFLICTING, flag::PRESERVED, flag::SPENDING_HEIGHT] {
+            if flags & flag != 0 {
+                from.height("record heights")?;
+            }
+        }
+        let head = TxHead { blocks: decode_blocks(&mut from)?, ..TxHead::default() };
+        Ok(head.mined_at())
     }
 
     /// How many outputs, on all pages, stand in the way of deletion, see [`Slot::is_open`].
@@ -301,7 +323,9 @@ impl OutputPage {
                 return Err(DecodeError::Inconsistent { what: "outputs", problem });
             }
         }
-        self.outputs = encode_outputs(outputs.iter().map(Option::as_ref));
+        let mut to = Writer::with_capacity(self.outputs.len());
+        encode_outputs(outputs.iter().map(Option::as_ref), &mut to);
+        self.outputs = to.finish().into();
         Ok(())
     }
 }
@@ -392,43 +416,57 @@ fn decode_slots(from: &mut Reader, count: usize) -> Result<Vec<Slot>, DecodeErro
     (0..count).map(|_| Slot::decode(from)).collect()
 }
 
-fn encode_outputs<'a>(outputs: impl Iterator<Item = Option<&'a Output>>) -> Bytes {
-    let mut to = Writer::with_capacity(64);
+fn encode_outputs<'a>(outputs: impl Iterator<Item = Option<&'a Output>>, to: &mut Writer) {
     for output in outputs {
         match output {
-            Some(output) => output.encode(&mut to),
-            None => Output::data(Bytes::new()).encode(&mut to),
+            Some(output) => output.encode(to),
+            None => Output::data(Bytes::new()).encode(to),
         }
     }
-    to.finish().into()
 }
 
 /// The pages of a transaction of which nothing is spent yet.
 pub fn pages_of(tx: &Tx, head: TxHead) -> (MasterPage, Vec<OutputPage>) {
     let slot = |output: &Output| if output.spendable { Slot::Unspent } else { Slot::Unspendable };
-    let pages = tx.outputs.chunks(PAGE_SIZE as usize).map(|outputs| OutputPage {
-        slots: outputs.iter().map(slot).collect(),
-        outputs: encode_outputs(outputs.iter().map(Some)),
-    });
+    let mut pages = tx
+        .outputs
+        .chunks(PAGE_SIZE as usize)
+        .map(|outputs| (outputs.iter().map(slot).collect::<Vec<Slot>>(), outputs.iter().map(Some)));
     let head = TxHead { output_count: tx.outputs.len() as u32, ..head };
-    put_together(head, TxBody::encode_tx(tx), pages)
+    put_together(head, |to| TxBody::encode_tx(tx, to), &mut pages)
 }
 
 pub(crate) fn split(record: &TxRecord) -> (MasterPage, Vec<OutputPage>) {
     let size = PAGE_SIZE as usize;
-    let pages = record.slots.chunks(size).zip(record.outputs.chunks(size)).map(|(slots, outputs)| {
-        OutputPage { slots: slots.to_vec(), outputs: encode_outputs(outputs.iter().map(Option::as_ref)) }
-    });
-    put_together(record.head.clone(), record.body.encode(), pages)
+    let outputs = record.outputs.chunks(size).map(|outputs| outputs.iter().map(Option::as_ref));
+    let mut pages = record.slots.chunks(size).map(<[Slot]>::to_vec).zip(outputs);
+    put_together(record.head.clone(), |to| record.body.encode_to(to), &mut pages)
 }
 
-fn put_together(
+/// Body and outputs of the first page share one piece of memory: most transactions have no other page, and making them is the
+/// hottest path there is.
+fn put_together<'a, O: Iterator<Item = Option<&'a Output>>>(
     head: TxHead,
-    body: Bytes,
-    mut pages: impl Iterator<Item = OutputPage>,
+    body: impl FnOnce(&mut Writer),
+    pages: &mut impl Iterator<Item = (Vec<Slot>, O)>,
 ) -> (MasterPage, Vec<OutputPage>) {
-    let page = pages.next().unwrap_or(OutputPage { slots: Vec::new(), outputs: Bytes::new() });
-    let extras: Vec<OutputPage> = pages.collect();
+    const TYPICAL_OUTPUT: usize = 48;
+    const TYPICAL_BODY: usize = 128;
+    let first = pages.next();
+    let count = first.as_ref().map_or(0, |(slots, _)| slots.len());
+    let mut to = Writer::with_capacity(TYPICAL_BODY + count * TYPICAL_OUTPUT);
+    body(&mut to);
+    let body_length = to.written().len();
+    let (slots, outputs) = first.map_or((Vec::new(), None), |(slots, outputs)| (slots, Some(outputs)));
+    encode_outputs(outputs.into_iter().flatten(), &mut to);
+    let mut outputs = Bytes::from(to.finish());
+    let body = outputs.split_to(body_length);
+    let extra = |(slots, outputs): (Vec<Slot>, O)| {
+        let mut to = Writer::with_capacity(slots.len() * TYPICAL_OUTPUT);
+        encode_outputs(outputs, &mut to);
+        OutputPage { slots, outputs: to.finish().into() }
+    };
+    let extras: Vec<OutputPage> = pages.map(extra).collect();
     let summaries = extras.iter().map(OutputPage::summary).collect();
-    (MasterPage { head, summaries, body, page }, extras)
+    (MasterPage { head, summaries, body, page: OutputPage { slots, outputs } }, extras)
 }

@@ -153,18 +153,31 @@ impl TxBody {
     /// A transaction id, an output number and a flag.
     const LEAST_INPUT: usize = 34;
 
-    /// The body of a transaction, as bytes.
-    pub fn encode_tx(tx: &Tx) -> Bytes {
-        Self::encode_parts(tx.version, tx.locktime, tx.fee, tx.size, &tx.inputs)
+    /// Writes the body of a transaction.
+    pub fn encode_tx(tx: &Tx, to: &mut Writer) {
+        Self::encode_parts(tx.version, tx.locktime, tx.fee, tx.size, &tx.inputs, to);
     }
 
     /// The body as bytes.
     pub fn encode(&self) -> Bytes {
-        Self::encode_parts(self.version, self.locktime, self.fee, self.size, &self.inputs)
+        let mut to = Writer::with_capacity(24 + self.inputs.len() * 36);
+        self.encode_to(&mut to);
+        to.finish().into()
     }
 
-    fn encode_parts(version: u32, locktime: u32, fee: Option<u64>, size: u32, inputs: &[Input]) -> Bytes {
-        let mut to = Writer::with_capacity(24 + inputs.len() * 36);
+    /// Writes the body.
+    pub fn encode_to(&self, to: &mut Writer) {
+        Self::encode_parts(self.version, self.locktime, self.fee, self.size, &self.inputs, to);
+    }
+
+    fn encode_parts(
+        version: u32,
+        locktime: u32,
+        fee: Option<u64>,
+        size: u32,
+        inputs: &[Input],
+        to: &mut Writer,
+    ) {
         to.u8(if fee.is_some() { Self::HAS_FEE } else { 0 });
         to.u32(version);
         to.u32(locktime);
@@ -185,7 +198,6 @@ impl TxBody {
                 }
             }
         }
-        to.finish().into()
     }
 
     /// Reads a body.

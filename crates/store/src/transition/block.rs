@@ -5,14 +5,15 @@ use std::collections::HashSet;
 use sapwood_rules::{
     Policy, SpendRefusal,
     lifecycle::coinbase_spendable_from,
-    spendability::{SlotSpend, SpendOverrides},
+    spendability::{SlotSpend, SpendOverrides, check_record, check_slot},
 };
 use sapwood_types::{
-    Block, BlockMark, MinedIn, OutPoint, OutputPage, ReplacedRecord, Slot, Spender, Tx, TxHead, TxId, Undo,
+    Block, BlockMark, Height, MinedIn, OutPoint, OutputPage, ReplacedRecord, Slot, Spender, Tx, TxHead, TxId,
+    Undo,
 };
 
-use super::{conflict, create, spend};
-use crate::{ApplyError, ApplyOptions, InputRefusal, SpendInput, StoreError, WorkingSet, error::TxProblem};
+use super::{conflict, create};
+use crate::{ApplyError, ApplyOptions, InputRefusal, StoreError, WorkingSet, error::TxProblem};
 
 /// What applying a block found out.
 pub struct BlockOutcome {
@@ -125,28 +126,25 @@ impl Applier<'_, '_, '_> {
     fn hold(&mut self, outpoint: OutPoint, spender: Spender) -> Result<(), Refused> {
         let vin = spender.vin;
         let height = self.block.height;
-        if self.set.master(outpoint.txid)?.is_some_and(|parent| parent.head.mined_at().is_none()) {
-            return Err(TxProblem::ParentUnmined { vin, outpoint }.into());
-        }
-        let input = SpendInput { vin, outpoint, expected: None };
-        match spend::check(self.set, input, spender, height, SpendOverrides::default())? {
-            Ok(SlotSpend::New | SlotSpend::Repeat { mined_at: None }) => {}
+        let refused = |refusal| Refused::from(TxProblem::Input(InputRefusal { vin, outpoint, refusal }));
+        match self.set.decide_slot(outpoint, |seen| decide(seen, outpoint.vout, spender, height))? {
+            Ok(()) => Ok(()),
+            Err(Undecided::ParentUnmined) => Err(TxProblem::ParentUnmined { vin, outpoint }.into()),
+            Err(Undecided::Refused(refusal)) => Err(refused(refusal)),
             // The same transaction was mined before: a second time it spends what is spent.
-            Ok(SlotSpend::Repeat { mined_at: Some(mined_at) }) => {
-                let refusal = match self.set.contains(spender.child)? {
+            Err(Undecided::MinedBefore(mined_at)) => {
+                Err(refused(match self.set.contains(spender.child)? {
                     true => SpendRefusal::Spent { by: spender, mined_at: Some(mined_at) },
                     false => SpendRefusal::SpenderPruned { by: spender, mined_at },
-                };
-                return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal }).into());
+                }))
             }
-            Err(SpendRefusal::Spent { by, mined_at: None }) if by.child != spender.child => {
-                let lost = conflict::lose(self.set, &[by.child], height)
+            Err(Undecided::Rival(rival)) => {
+                let lost = conflict::lose(self.set, &[rival], height)
                     .map_err(|error| TxProblem::Rival(Box::new(error)))?;
                 self.outcome.conflicting.extend(lost);
+                Ok(self.set.set_slot(outpoint, Slot::spent(spender, Some(height)))?)
             }
-            Err(refusal) => return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal }).into()),
         }
-        Ok(self.set.set_slot(outpoint, Slot::spent(spender, Some(height)))?)
     }
 
     fn create(&mut self, tx: &Tx) -> Result<(), Refused> {
@@ -185,5 +183,35 @@ impl Applier<'_, '_, '_> {
         self.set.remove(tx.txid)?;
         self.outcome.undo.created.push(tx.txid);
         self.create(tx)
+    }
+}
+
+/// What keeps an input from simply holding an output.
+enum Undecided {
+    ParentUnmined,
+    Refused(SpendRefusal),
+    MinedBefore(Height),
+    Rival(TxId),
+}
+
+/// What becomes of an output that an input of a block at `height` spends.
+fn decide(
+    seen: Option<(&TxHead, Option<&Slot>)>,
+    vout: u32,
+    spender: Spender,
+    height: Height,
+) -> Result<Slot, Undecided> {
+    let (head, slot) = seen.ok_or(Undecided::Refused(SpendRefusal::NotFound))?;
+    if head.mined_at().is_none() {
+        return Err(Undecided::ParentUnmined);
+    }
+    check_record(head, height, SpendOverrides::default()).map_err(Undecided::Refused)?;
+    match check_slot(head, vout, slot, spender, height) {
+        Ok(SlotSpend::New | SlotSpend::Repeat { mined_at: None }) => Ok(Slot::spent(spender, Some(height))),
+        Ok(SlotSpend::Repeat { mined_at: Some(mined_at) }) => Err(Undecided::MinedBefore(mined_at)),
+        Err(SpendRefusal::Spent { by, mined_at: None }) if by.child != spender.child => {
+            Err(Undecided::Rival(by.child))
+        }
+        Err(refusal) => Err(Undecided::Refused(refusal)),
     }
 }
