@@ -10,6 +10,11 @@ use crate::{
     options::{Durability, EmbeddedOptions},
 };
 
+/// Of so many entries in a row ...
+const DELETION_WINDOW: usize = 4096;
+/// ... so many deleted ones make a file worth compacting.
+const DELETION_TRIGGER: usize = 2048;
+
 /// One column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
@@ -70,6 +75,8 @@ impl Column {
             Column::Due | Column::Pending | Column::Undo => {
                 table.set_block_size(16 << 10);
                 column.set_write_buffer_size(options.write_buffer_bytes / 4);
+                // Entries are deleted where the next listing begins. Compact such stretches soon, or it steps over all of them.
+                column.add_compact_on_deletion_collector_factory(DELETION_WINDOW, DELETION_TRIGGER, 0.5);
             }
             Column::Meta => column.set_write_buffer_size(1 << 20),
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rocksdb::{IteratorMode, ReadOptions, checkpoint::Checkpoint};
+use rocksdb::{FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
 use sapwood_store::{EngineStats, StoreDiagnose, StoreError, VerifyReport, digest::StateDigest};
 use sapwood_types::{DecodeError, Height, TxId};
 
@@ -114,9 +114,9 @@ impl Engine {
     }
 
     pub(crate) fn settle_disk(&self) -> Result<(), StoreError> {
-        for column in Column::ALL {
-            self.db().flush_cf(self.column(column)?).map_err(engine_error("flushing"))?;
-        }
+        let families = Column::ALL.into_iter().map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
+        // All in one go: without a log, a crash between one family's flush and another's would tear them apart.
+        self.db().flush_cfs_opt(&families, &FlushOptions::default()).map_err(engine_error("flushing"))?;
         let options = rocksdb::WaitForCompactOptions::default();
         self.db().wait_for_compact(&options).map_err(engine_error("waiting for compactions"))
     }

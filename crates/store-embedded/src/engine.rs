@@ -98,6 +98,11 @@ impl Engine {
         let indexing = self.options.address_index;
         let wanted = [u8::from(indexing.address) | u8::from(indexing.credential) << 1];
         let Some(schema) = self.get(Column::Meta, SCHEMA_KEY)? else {
+            // Only what is empty may be taken for new: else a damaged store would be written over.
+            if self.get(Column::Meta, STATE_KEY)?.is_some() {
+                let missing = DecodeError::Inconsistent { what: "schema version", problem: "it is missing" };
+                return Err(corrupt("the schema version", missing));
+            }
             let mut batch = WriteBatch::default();
             batch.put_cf(meta, SCHEMA_KEY, SCHEMA.to_be_bytes());
             batch.put_cf(meta, INDEXING_KEY, wanted);

@@ -17,7 +17,6 @@ use crate::{
     engine::{Engine, corrupt, decode_master, engine_error},
     keys::{self, Pending},
     read::Snapshot,
-    state::{STATE_KEY, State},
 };
 
 /// A record, its verdict, and what deleting it takes.
@@ -25,6 +24,13 @@ struct Case {
     judged: Judged,
     /// The record, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
     plain: Option<MasterPage>,
+}
+
+impl Case {
+    /// A record that is not there.
+    fn gone(txid: TxId) -> Self {
+        Case { judged: Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 }, plain: None }
+    }
 }
 
 impl Engine {
@@ -38,10 +44,7 @@ impl Engine {
         let snapshot = Snapshot::new(self);
         let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
         snapshot.raw_masters(txids, |txid, bytes| {
-            let mut case = Case {
-                judged: Judged { txid: *txid, verdict: Verdict::Gone, external: None, bytes: 0 },
-                plain: None,
-            };
+            let mut case = Case::gone(*txid);
             if let Some(bytes) = bytes {
                 let first_page = bytes.len() as u64;
                 let master = decode_master(txid, bytes)?;
@@ -75,48 +78,39 @@ impl Engine {
     ) -> Result<Vec<Judged>, StoreError> {
         let mut cases = self.cases(&request.txids, &request.context, request.check_children)?;
         self.reached("prune-judged")?;
-        let mut writer = self.writer.lock();
-        let mut batch = WriteBatch::default();
-        let mut state = writer.state.clone();
-        let mut deleted = Vec::with_capacity(cases.len());
-        let changed = changed();
-        let mut slow = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            if changed.contains(&case.judged.txid) {
-                slow.push(number);
-            } else if case.judged.verdict.may_go() {
-                match &case.plain {
-                    Some(master) => {
-                        self.delete_plain(&mut batch, &mut state, case.judged.txid, master)?;
-                        deleted.push(case.judged.txid);
-                    }
-                    None => slow.push(number),
+        // One write, or a crash could leave the cursor behind a record that was not deleted.
+        self.change(|change| {
+            let changed = changed();
+            let mut gone = HashSet::with_capacity(cases.len());
+            for case in &mut cases {
+                let txid = case.judged.txid;
+                if gone.contains(&txid) {
+                    *case = Case::gone(txid);
+                } else if changed.contains(&txid) {
+                    let again = self.cases(&[txid], &request.context, request.check_children)?.pop();
+                    *case = again.unwrap_or_else(|| Case::gone(txid));
+                }
+                if !case.judged.verdict.may_go() {
+                    continue;
+                }
+                gone.insert(txid);
+                match case.plain.take() {
+                    Some(master) => change.deleted.push((txid, master)),
+                    None => preserve::prune(&mut change.set, txid)?,
                 }
             }
-        }
-        if let Some(cursor) = &request.save_cursor {
-            state.prune_cursor = Some(cursor.clone());
-        }
-        if state != writer.state {
-            batch.put_cf(self.column(Column::Meta)?, STATE_KEY, state.encode());
-            self.write(batch)?;
-            self.watches.tell(deleted.iter().copied());
-            deleted.iter().for_each(|txid| writer.cache.remove(txid));
-            self.published.write().clone_from(&state);
-            writer.state = state;
-        }
-        drop(writer);
-        for number in slow {
-            cases[number].judged = self.judge_and_delete_alone(cases[number].judged.txid, request)?;
-        }
+            if let Some(cursor) = &request.save_cursor {
+                change.state.prune_cursor = Some(cursor.clone());
+            }
+            Ok::<_, StoreError>(())
+        })?;
         Ok(cases.into_iter().map(|case| case.judged).collect())
     }
 
     /// Deletes a record that has no ties: mined, and every output spent by mined transactions.
-    fn delete_plain(
+    pub(crate) fn delete_plain(
         &self,
         batch: &mut WriteBatch,
-        state: &mut State,
         txid: TxId,
         master: &MasterPage,
     ) -> Result<(), StoreError> {
@@ -133,22 +127,7 @@ impl Engine {
             });
             result?;
         }
-        state.counts.records = state.counts.records.saturating_sub(1);
         Ok(())
-    }
-
-    /// Judges one record again under the lock, and deletes it if it may go.
-    fn judge_and_delete_alone(&self, txid: TxId, request: &DeleteDue) -> Result<Judged, StoreError> {
-        self.change(|change| {
-            let mut cases = self.cases(&[txid], &request.context, request.check_children)?;
-            let judged = cases.pop().map(|case| case.judged);
-            let gone = Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 };
-            let judged = judged.unwrap_or(gone);
-            if judged.verdict.may_go() {
-                preserve::prune(&mut change.set, txid)?;
-            }
-            Ok(judged)
-        })
     }
 
     fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {

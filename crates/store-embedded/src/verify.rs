@@ -186,18 +186,18 @@ impl Verifier<'_> {
         });
         for (vout, spender, remembered) in spenders {
             let outpoint = OutPoint::new(txid, vout);
-            problems.extend(check_child(&mut set, outpoint, spender, remembered)?);
+            problems.extend(readable(check_child(&mut set, outpoint, spender, remembered))?);
         }
         for (vin, input) in record.body.inputs.iter().enumerate() {
             let spender = Spender::new(txid, vin as u32);
-            problems.extend(check_parent(&mut set, record, input.outpoint, spender)?);
+            problems.extend(readable(check_parent(&mut set, record, input.outpoint, spender))?);
         }
         if record.head.is_conflicting() && record.head.mined_at().is_some() {
             problems.push("it lost against another transaction, and is mined".into());
         }
         for child in &record.head.conflicting_children {
-            let listed = set.master(*child)?.is_some_and(|child| child.head.is_conflicting());
-            if !listed {
+            let lost = set.master(*child).map(|child| child.map(|child| child.head.is_conflicting()));
+            if readable(lost.map(|lost| Some(lost == Some(true))))? == Some(false) {
                 problems.push(format!("it lists {child} as a loser, which is not one"));
             }
         }
@@ -236,7 +236,8 @@ impl Verifier<'_> {
                 self.report.problem(format!("a key of {} has {} bytes", column.name(), key.len()));
                 continue;
             };
-            if !self.entries_of(txid)?.contains(&key) {
+            let entries = readable(self.entries_of(txid).map(Some))?;
+            if entries.is_some_and(|entries| !entries.contains(&key)) {
                 self.report.problem(format!("index {} has a stray entry for {txid}", column.name()));
             }
         }
@@ -304,6 +305,15 @@ impl Verifier<'_> {
     }
 }
 
+/// Nothing, where a record cannot be read that another one leads to: it is reported when its own turn comes, and what is
+/// broken must not keep the rest from being checked.
+fn readable<T>(found: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match found {
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        other => other,
+    }
+}
+
 /// What is wrong between an output and the transaction that spends it.
 fn check_child(
     set: &mut WorkingSet,
@@ -337,11 +347,10 @@ fn check_parent(
     spender: Spender,
 ) -> Result<Option<String>, StoreError> {
     let Some(parent) = set.master(outpoint.txid)? else { return Ok(None) };
-    let listed = parent.head.conflicting_children.contains(&record.txid);
     let lost = record.head.is_conflicting();
-    if listed != lost {
-        let parent = outpoint.txid;
-        return Ok(Some(format!("lost: {lost}, but listed as a loser by its parent {parent}: {listed}")));
+    // That a loser is not listed proves nothing: a parent that comes back after it was pruned does not know of it.
+    if !lost && parent.head.conflicting_children.contains(&record.txid) {
+        return Ok(Some(format!("it has not lost, but its parent {} lists it as a loser", outpoint.txid)));
     }
     let held = matches!(set.slot(outpoint)?, Some(Slot::Spent { spender: by, .. }) if by == spender);
     Ok((lost && held).then(|| format!("it lost against another transaction, and holds {outpoint}")))

@@ -66,6 +66,8 @@ pub(crate) struct Change<'a> {
     pub(crate) undo: Option<Undo>,
     /// Undo records that go.
     pub(crate) undone: Vec<Height>,
+    /// Records that go as a whole and need not be read for it: nothing is unspent on them, and nothing is unmined.
+    pub(crate) deleted: Vec<(TxId, MasterPage)>,
 }
 
 impl Engine {
@@ -84,17 +86,25 @@ impl Engine {
             policy: *self.policy.read(),
             undo: None,
             undone: Vec::new(),
+            deleted: Vec::new(),
         };
         let result = operation(&mut change)?;
-        let Change { set, mut state, policy, undo, undone } = change;
+        let Change { set, mut state, policy, undo, undone, deleted } = change;
         let changes = set.into_changes(state.settled_below(&policy));
-        if changes.is_empty() && state == *state_before && undo.is_none() && undone.is_empty() {
+        let nothing = changes.is_empty() && undo.is_none() && undone.is_empty() && deleted.is_empty();
+        if nothing && state == *state_before {
             return Ok(result);
         }
         state.counts = state.counts.changed(changes.count_changes());
-        let batch = self.batch(&changes, &state, undo.as_ref(), &undone)?;
+        state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
+        let mut batch = self.batch(&changes, &state, undo.as_ref(), &undone)?;
+        // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
+        for (txid, master) in &deleted {
+            self.delete_plain(&mut batch, *txid, master)?;
+        }
         self.write(batch)?;
-        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid));
+        let deleted = || deleted.iter().map(|(txid, _)| *txid);
+        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted()));
         for (txid, entry) in changes.masters {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
             match entry.now.filter(|page| page.open_slots() > 0) {
@@ -102,6 +112,7 @@ impl Engine {
                 None => cache.remove(&txid),
             }
         }
+        deleted().for_each(|txid| cache.remove(&txid));
         self.published.write().clone_from(&state);
         *state_before = state;
         Ok(result)

@@ -17,10 +17,11 @@ use sapwood_store_embedded::{
     EmbeddedOptions, EmbeddedStore, Faults,
     floor::{Floor, Operations},
 };
+use sapwood_types::TxId;
 
 use super::{
     Shape,
-    chain::{BenchChain, PRUNE_CHUNK, RETENTION, prune_all},
+    chain::{BenchChain, RETENTION, prune_all},
     measure::{Times, bytes_on_disk, peak_rss_bytes},
     report::ApplyReport,
 };
@@ -171,11 +172,10 @@ impl Apply {
     /// Deletes all that is due, one chunk with the child check, the next without.
     async fn prune(&self, chain: &BenchChain) -> anyhow::Result<PruneTimes> {
         let mut times = PruneTimes::default();
+        let mut after = None;
         for turn in 0.. {
-            let txids = chain.due(PRUNE_CHUNK).await?;
-            if txids.is_empty() {
-                break;
-            }
+            let page = chain.due(after).await?;
+            let txids: Vec<TxId> = page.items.iter().map(|record| record.txid).collect();
             let check = turn % 2 == 0;
             let count = txids.len() as u64;
             let started = Instant::now();
@@ -189,6 +189,10 @@ impl Apply {
             } else {
                 times.without_check.add(elapsed);
                 times.unchecked += count;
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
             }
         }
         anyhow::ensure!(

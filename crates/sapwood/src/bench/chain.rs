@@ -5,7 +5,9 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
-use sapwood_store::{ApplyOptions, DeleteDue, Judged, StorePrune, StoreRead, StoreWrite};
+use sapwood_store::{
+    ApplyOptions, Cursor, DeleteDue, DueRecord, Judged, Page, StorePrune, StoreRead, StoreWrite,
+};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use sapwood_types::{Block, Height, TxId};
 
@@ -14,7 +16,7 @@ use super::{Shape, workload::Workload};
 /// Blocks a record is kept after it settled. Short, so that there is something to prune within the run.
 pub(super) const RETENTION: u32 = 20;
 /// Records deleted in one write.
-pub(super) const PRUNE_CHUNK: usize = 1000;
+const PRUNE_CHUNK: usize = 1000;
 /// Transactions in a block that only makes outputs.
 const FUNDING_TXS: usize = 5000;
 
@@ -49,9 +51,9 @@ impl BenchChain {
         Ok(())
     }
 
-    /// What may be deleted by its rule at the current height.
-    pub(super) async fn due(&self, limit: usize) -> anyhow::Result<Vec<TxId>> {
-        due(&self.store, limit).await
+    /// A chunk of what may be deleted by its rule at the current height.
+    pub(super) async fn due(&self, after: Option<Cursor>) -> anyhow::Result<Page<DueRecord>> {
+        due(&self.store, after).await
     }
 
     pub(super) async fn delete(&self, txids: Vec<TxId>, check_children: bool) -> anyhow::Result<Vec<Judged>> {
@@ -63,10 +65,11 @@ async fn tip(store: &EmbeddedStore) -> anyhow::Result<Height> {
     Ok(store.last_applied().await?.context("no block was applied")?.height)
 }
 
-async fn due(store: &EmbeddedStore, limit: usize) -> anyhow::Result<Vec<TxId>> {
-    let Some(up_to) = due_up_to(tip(store).await?, RETENTION) else { return Ok(Vec::new()) };
-    let page = store.due(up_to, None, limit).await?;
-    Ok(page.items.into_iter().map(|record| record.txid).collect())
+async fn due(store: &EmbeddedStore, after: Option<Cursor>) -> anyhow::Result<Page<DueRecord>> {
+    match due_up_to(tip(store).await?, RETENTION) {
+        Some(up_to) => Ok(store.due(up_to, after, PRUNE_CHUNK).await?),
+        None => Ok(Page { items: Vec::new(), next: None }),
+    }
 }
 
 async fn delete(
@@ -82,15 +85,18 @@ async fn delete(
 /// Deletes everything that is due, a chunk at a time. Returns how many records went.
 pub(super) async fn prune_all(store: &EmbeddedStore) -> anyhow::Result<u64> {
     let mut pruned = 0;
+    let mut after = None;
     loop {
-        let txids = due(store, PRUNE_CHUNK).await?;
-        if txids.is_empty() {
+        let page = due(store, after).await?;
+        let txids: Vec<TxId> = page.items.iter().map(|record| record.txid).collect();
+        let judged = delete(store, txids, true).await?;
+        let kept = judged.iter().find(|judged| !judged.verdict.may_go());
+        anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
+        pruned += judged.len() as u64;
+        after = page.next;
+        if after.is_none() {
             return Ok(pruned);
         }
-        let judged = delete(store, txids, true).await?;
-        let gone = judged.iter().filter(|judged| judged.verdict.may_go()).count() as u64;
-        anyhow::ensure!(gone > 0, "due records were not deleted: {}", judged[0].verdict);
-        pruned += gone;
     }
 }
 
