@@ -114,7 +114,8 @@ impl Engine {
     }
 
     pub(crate) fn settle_disk(&self) -> Result<(), StoreError> {
-        let families = Column::ALL.into_iter().map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
+        let families =
+            Column::ALL.into_iter().map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
         // All in one go: without a log, a crash between one family's flush and another's would tear them apart.
         self.db().flush_cfs_opt(&families, &FlushOptions::default()).map_err(engine_error("flushing"))?;
         let options = rocksdb::WaitForCompactOptions::default();

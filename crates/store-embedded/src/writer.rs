@@ -95,9 +95,12 @@ impl Engine {
         if nothing && state == *state_before {
             return Ok(result);
         }
-        state.counts = state.counts.changed(changes.count_changes());
+        let (index_changes, count_changes) = changes
+            .consequences(self.options.address_index)
+            .map_err(|cause| corrupt("a page that is being written", cause))?;
+        state.counts = state.counts.changed(count_changes);
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
-        let mut batch = self.batch(&changes, &state, undo.as_ref(), &undone)?;
+        let mut batch = self.batch(&changes, index_changes, &state, undo.as_ref(), &undone)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, *txid, master)?;
@@ -143,6 +146,7 @@ impl Engine {
     fn batch(
         &self,
         changes: &Changes,
+        index_changes: Vec<IndexChange>,
         state: &State,
         undo: Option<&Undo>,
         undone: &[Height],
@@ -168,9 +172,6 @@ impl Engine {
                 None => batch.delete_cf(records, key),
             }
         }
-        let index_changes = changes
-            .index_changes(self.options.address_index)
-            .map_err(|cause| corrupt("a page that is being written", cause))?;
         let columns =
             [Column::Due, Column::Pending, Column::Address].map(|column| (column, self.column(column)));
         for change in index_changes {

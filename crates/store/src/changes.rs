@@ -143,10 +143,16 @@ impl Changes {
         self.masters.is_empty() && self.extras.is_empty()
     }
 
-    /// The entries that come and go in all indexes.
-    pub fn index_changes(&self, indexing: AddressIndexing) -> Result<Vec<IndexChange>, DecodeError> {
+    /// The entries that come and go in all indexes, and how the counts change.
+    pub fn consequences(
+        &self,
+        indexing: AddressIndexing,
+    ) -> Result<(Vec<IndexChange>, CountChanges), DecodeError> {
         let mut changes = Vec::with_capacity(self.masters.len());
+        let mut counts = CountChanges::default();
         for (txid, entry) in &self.masters {
+            counts.add_record(entry.before.as_deref(), -1);
+            counts.add_record(entry.now.as_deref(), 1);
             let entries = |page: &Option<Arc<MasterPage>>| {
                 page.as_ref().map_or([None; 3], |page| record_entries(*txid, page))
             };
@@ -157,10 +163,14 @@ impl Changes {
                 }
             }
         }
+        for (_, entry) in &self.extras {
+            counts.add_page(entry.before.as_deref(), -1);
+            counts.add_page(entry.now.as_deref(), 1);
+        }
         if indexing.address || indexing.credential {
             self.address_changes(indexing, &mut changes)?;
         }
-        Ok(changes)
+        Ok((changes, counts))
     }
 
     fn address_changes(
@@ -185,26 +195,6 @@ impl Changes {
         }
         Ok(())
     }
-
-    /// How the counts change.
-    pub fn count_changes(&self) -> CountChanges {
-        let mut counts = CountChanges::default();
-        let listed = |slots: &[Slot]| slots.iter().filter(|slot| is_listed(slot)).count() as i64;
-        for (_, entry) in &self.masters {
-            for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
-                if let Some(master) = page {
-                    counts.records += sign;
-                    counts.unspent += sign * listed(&master.page.slots);
-                    counts.unmined += sign * i64::from(master.head.mined_at().is_none());
-                }
-            }
-        }
-        for (_, entry) in &self.extras {
-            counts.unspent -= entry.before.as_ref().map_or(0, |page| listed(&page.slots));
-            counts.unspent += entry.now.as_ref().map_or(0, |page| listed(&page.slots));
-        }
-        counts
-    }
 }
 
 /// How the counts change.
@@ -216,6 +206,20 @@ pub struct CountChanges {
     pub unspent: i64,
     /// Unmined transactions.
     pub unmined: i64,
+}
+
+impl CountChanges {
+    fn add_record(&mut self, master: Option<&MasterPage>, sign: i64) {
+        let Some(master) = master else { return };
+        self.records += sign;
+        self.unmined += sign * i64::from(master.head.mined_at().is_none());
+        self.add_page(Some(&master.page), sign);
+    }
+
+    fn add_page(&mut self, page: Option<&OutputPage>, sign: i64) {
+        let slots = page.map_or(&[][..], |page| &page.slots);
+        self.unspent += sign * slots.iter().filter(|slot| is_listed(slot)).count() as i64;
+    }
 }
 
 impl Counts {

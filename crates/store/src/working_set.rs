@@ -125,6 +125,14 @@ impl<'a> WorkingSet<'a> {
         outpoints: impl Iterator<Item = OutPoint> + Clone,
     ) -> Result<(), StoreError> {
         self.load(outpoints.clone().map(|outpoint| outpoint.txid))?;
+        self.load_further_pages(outpoints)
+    }
+
+    /// Reads the further pages among those that hold these outputs. Their first pages are loaded already.
+    pub fn load_further_pages(
+        &mut self,
+        outpoints: impl Iterator<Item = OutPoint>,
+    ) -> Result<(), StoreError> {
         let mut wanted: Vec<PageKey> = outpoints
             .filter(|outpoint| outpoint.page() > 0)
             .map(|outpoint| (outpoint.txid, outpoint.page()))
@@ -413,8 +421,8 @@ impl<'a> WorkingSet<'a> {
 
     /// What has changed. Slots of rewritten pages whose spender was mined at or below `settled_below` forget who it was.
     pub fn into_changes(self, settled_below: Option<Height>) -> Changes {
-        let mut masters: Vec<_> = self.masters.into_iter().filter(|(_, entry)| entry.is_changed()).collect();
-        let mut extras: Vec<_> = self.extras.into_iter().filter(|(_, entry)| entry.is_changed()).collect();
+        let mut masters = changed(self.masters);
+        let mut extras = changed(self.extras);
         if let Some(height) = settled_below {
             masters.iter_mut().for_each(|(_, entry)| {
                 settle(entry, height, |page| &mut page.page.slots, |page| &page.page.slots)
@@ -427,6 +435,12 @@ impl<'a> WorkingSet<'a> {
         extras.sort_unstable_by_key(|(key, _)| *key);
         Changes { masters, extras }
     }
+}
+
+fn changed<K, T>(pages: HashMap<K, Entry<T>>) -> Vec<(K, Entry<T>)> {
+    let mut found = Vec::with_capacity(pages.len());
+    found.extend(pages.into_iter().filter(|(_, entry)| entry.is_changed()));
+    found
 }
 
 fn settle<T: Clone>(

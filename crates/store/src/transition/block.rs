@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use foldhash::fast::RandomState;
 use sapwood_rules::{
     Policy, SpendRefusal,
     lifecycle::coinbase_spendable_from,
@@ -64,11 +65,11 @@ pub fn apply(
     options: ApplyOptions,
     policy: &Policy,
 ) -> Result<BlockOutcome, ApplyError> {
-    let made_here: HashSet<TxId> = block.txs.iter().map(|tx| tx.txid).collect();
+    let made_here: HashSet<TxId, RandomState> = block.txs.iter().map(|tx| tx.txid).collect();
     let spent = block.txs.iter().flat_map(|tx| tx.inputs.iter()).map(|input| input.outpoint);
-    let from_outside = spent.filter(|outpoint| !made_here.contains(&outpoint.txid));
-    set.load(made_here.iter().copied().chain(from_outside.clone().map(|outpoint| outpoint.txid)))?;
-    set.load_outputs(from_outside)?;
+    let from_outside: Vec<OutPoint> = spent.filter(|outpoint| !made_here.contains(&outpoint.txid)).collect();
+    set.load(made_here.iter().copied().chain(from_outside.iter().map(|outpoint| outpoint.txid)))?;
+    set.load_further_pages(from_outside.into_iter())?;
 
     let undo = Undo { block: mark, previous, created: Vec::new(), mined: Vec::new(), replaced: Vec::new() };
     let mut applier = Applier {
