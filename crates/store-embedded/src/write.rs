@@ -59,6 +59,11 @@ impl Engine {
                 Extent::Above(height) => Some(height),
                 Extent::Everything => None,
             };
+            if let Some(height) = down_to {
+                let above = self.read_undo(height.next())?;
+                let above = above.ok_or(RollbackError::UndoMissing { height: height.next() })?;
+                rollback::check_target(target, above.previous.as_ref())?;
+            }
             let mut outcome = RollbackOutcome::default();
             let mut reached = last;
             while let Some(block) = reached.filter(|block| down_to.is_none_or(|height| block.height > height))
@@ -69,7 +74,6 @@ impl Engine {
                 change.undone.push(block.height);
                 reached = undo.previous;
             }
-            rollback::check_target(target, reached.as_ref())?;
             change.state.chain = change.state.chain.zip(reached).map(|(chain, last)| Chain { last, ..chain });
             let RollbackOutcome { unmined, forgotten, conflicting } = outcome;
             let blocks = change.undone.len() as u32;
@@ -167,7 +171,7 @@ impl StoreWrite for EmbeddedStore {
             engine.change(|change| {
                 let mut losers = Vec::new();
                 for winner in winners {
-                    losers.extend(conflict::resolve(&mut change.set, winner, height)?);
+                    conflict::resolve(&mut change.set, winner, height, &mut losers)?;
                 }
                 Ok(losers)
             })

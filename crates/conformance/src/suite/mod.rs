@@ -7,10 +7,30 @@ use async_trait::async_trait;
 use sapwood_rules::Policy;
 use sapwood_store::Store;
 
+pub mod address;
+pub mod blocks;
+pub mod concurrency;
+pub mod conflicts;
+pub mod create;
+pub mod digest;
+pub mod due;
+pub mod freeze;
+pub mod incidents;
+pub mod mined;
+pub mod paging;
+pub mod preserve;
+pub mod prune;
+pub mod refused_blocks;
+pub mod reorg;
+pub mod rollback;
+pub mod spend;
+pub mod timelines;
+pub mod unmined;
+
 mod cases;
 mod subject;
 
-pub use subject::{Subject, all_pages, failures, only};
+pub use subject::{Subject, all_pages, failures, only, refused_tx};
 
 /// Makes stores to test.
 #[async_trait]

@@ -10,13 +10,11 @@ use std::{
 
 use sapwood_rules::{Hold, Policy, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_store::{
-    Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest, Cursor,
-    DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest, Store,
-    StoreError, Unspend, UnspendError,
+    Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest,
+    Cursor, DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest,
+    Store, StoreError, Unspend, UnspendError, error::TxProblem,
 };
-use sapwood_types::{
-    Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord,
-};
+use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};
 
 use super::StoreFactory;
 use crate::fixtures::{block_hash, context, mined_in, op};
@@ -41,7 +39,10 @@ impl<S: Store + 'static> Deref for Subject<S> {
 
 impl<S: Store + 'static> Drop for Subject<S> {
     fn drop(&mut self) {
-        assert!(self.found_sound || std::thread::panicking(), "the case never asked whether the store is sound");
+        assert!(
+            self.found_sound || std::thread::panicking(),
+            "the case never asked whether the store is sound"
+        );
     }
 }
 
@@ -57,7 +58,10 @@ pub fn only<T, E: std::fmt::Debug>(result: BatchResult<T, E>) -> Result<T, E> {
 }
 
 /// The failed items of a batch of `total`, of which some must have failed.
-pub fn failures<T: std::fmt::Debug, E: std::fmt::Debug>(result: BatchResult<T, E>, total: usize) -> Vec<(usize, E)> {
+pub fn failures<T: std::fmt::Debug, E: std::fmt::Debug>(
+    result: BatchResult<T, E>,
+    total: usize,
+) -> Vec<(usize, E)> {
     match result {
         Err(BatchError::Items { failed, total: reported }) => {
             assert_eq!(reported, total, "the error gives the wrong number of items");
@@ -67,7 +71,12 @@ pub fn failures<T: std::fmt::Debug, E: std::fmt::Debug>(result: BatchResult<T, E
     }
 }
 
-/// Follows a listing to its end. Every page but the last must be full.
+/// The refusal of a block because of one of its transactions.
+pub fn refused_tx(block: &Block, tx: &Tx, problem: TxProblem) -> ApplyError {
+    ApplyError::Tx { hash: block.hash, height: block.height, txid: tx.txid, problem: Box::new(problem) }
+}
+
+/// Follows a listing to its end. No page may be longer than asked for.
 pub async fn all_pages<T, Fut>(limit: usize, mut page: impl FnMut(Option<Cursor>) -> Fut) -> Vec<T>
 where
     Fut: Future<Output = Result<Page<T>, StoreError>>,
@@ -76,7 +85,11 @@ where
     let mut after = None;
     loop {
         let found = page(after).await.expect("listing");
-        assert!(found.items.len() <= limit, "a page of {} items although the limit is {limit}", found.items.len());
+        assert!(
+            found.items.len() <= limit,
+            "a page of {} items although the limit is {limit}",
+            found.items.len()
+        );
         items.extend(found.items);
         match found.next {
             Some(next) => after = Some(next),
@@ -112,9 +125,14 @@ impl<S: Store + 'static> Subject<S> {
             assert_eq!(settled, Some(entry.settled_at), "{} is listed as due at another height", entry.txid);
         }
         let unmined = self.old_unmined_all(Height::MAX).await;
-        assert_eq!(unmined.len() as u64, counts.unmined, "the listing of unmined ones and the count disagree");
+        assert_eq!(
+            unmined.len() as u64,
+            counts.unmined,
+            "the listing of unmined ones and the count disagree"
+        );
         for txid in unmined {
-            let record = self.get(txid).await.expect("get").expect("a transaction is listed as unmined but absent");
+            let record =
+                self.get(txid).await.expect("get").expect("a transaction is listed as unmined but absent");
             assert_eq!(record.head.mined_at(), None, "{txid} is listed as unmined but is mined");
         }
         self.found_sound = true;
@@ -127,7 +145,11 @@ impl<S: Store + 'static> Subject<S> {
 
     /// Panics if anything differs from when `before` was taken.
     pub async fn assert_unchanged(&self, before: [u8; 32], what: &str) {
-        assert_eq!(self.digest().await, before, "{what} must change nothing, but the state's digest is another one");
+        assert_eq!(
+            self.digest().await,
+            before,
+            "{what} must change nothing, but the state's digest is another one"
+        );
     }
 
     // Making records.
@@ -139,7 +161,9 @@ impl<S: Store + 'static> Subject<S> {
 
     /// Stores an unmined transaction.
     pub async fn add(&self, tx: &Tx, height: u32) {
-        self.try_add(CreateRequest::unmined(tx.clone()), height).await.expect("storing an unmined transaction");
+        self.try_add(CreateRequest::unmined(tx.clone()), height)
+            .await
+            .expect("storing an unmined transaction");
     }
 
     /// Stores a transaction mined at a height, in a block whose id is its height.
@@ -154,21 +178,18 @@ impl<S: Store + 'static> Subject<S> {
         self.try_add(request, height).await.expect("storing a transaction that lost");
     }
 
-    /// Stores an unmined transaction that does not hold its inputs.
+    /// Stores an unmined transaction before its parents, on trust, so that it holds nothing when they come.
     pub async fn add_trusted(&self, tx: &Tx, height: u32) {
         let request = CreateRequest { trust_inputs: true, ..CreateRequest::unmined(tx.clone()) };
-        self.try_add(request, height).await.expect("storing a transaction without looking at its inputs");
+        self.try_add(request, height).await.expect("storing a transaction on trust");
     }
 
     // Changing records.
 
     /// Spends these inputs of a stored transaction.
     pub async fn try_spend(&self, tx: &Tx, vins: &[u32], height: u32) -> Result<(), SpendError> {
-        let input = |vin: &u32| SpendInput {
-            vin: *vin,
-            outpoint: tx.inputs[*vin as usize].outpoint,
-            expected: None,
-        };
+        let input =
+            |vin: &u32| SpendInput { vin: *vin, outpoint: tx.inputs[*vin as usize].outpoint, expected: None };
         let inputs = vins.iter().map(input).collect();
         let request = SpendRequest { child: tx.txid, inputs, overrides: Default::default() };
         only(self.spend(vec![request], Height(height)).await)
@@ -191,7 +212,9 @@ impl<S: Store + 'static> Subject<S> {
 
     /// Takes the block at a height back, as seen at another.
     pub async fn unmine(&self, tx: &Tx, height: u32, now: u32) {
-        self.try_mine(tx, mined_in(height, height), true, now).await.expect("taking a transaction's block back");
+        self.try_mine(tx, mined_in(height, height), true, now)
+            .await
+            .expect("taking a transaction's block back");
     }
 
     /// Says whether a transaction's blocks are on the longest chain.
@@ -256,7 +279,8 @@ impl<S: Store + 'static> Subject<S> {
     /// When a transaction settled, by the index. The record itself must say the same.
     pub async fn settled(&self, tx: &Tx) -> Option<u32> {
         let due = self.due_all().await;
-        let found: Vec<_> = due.iter().filter(|entry| entry.txid == tx.txid).map(|entry| entry.settled_at).collect();
+        let found: Vec<_> =
+            due.iter().filter(|entry| entry.txid == tx.txid).map(|entry| entry.settled_at).collect();
         assert!(found.len() <= 1, "{} is listed as due {} times", tx.txid, found.len());
         let by_rule = settled_at(&self.record(tx).await.to_pages().0);
         assert_eq!(found.first().copied(), by_rule, "{}: the due index and the record disagree", tx.txid);

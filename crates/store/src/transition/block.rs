@@ -167,7 +167,8 @@ impl Applier<'_, '_, '_> {
     fn mine_known(&mut self, txid: TxId) -> Result<(), Refused> {
         conflict::no_longer_conflicting(self.set, txid)?;
         if let Some(master) = self.set.master_mut(txid)? {
-            master.head.blocks.push(MinedIn::block(&self.mark));
+            // A caller that numbers blocks may have noted this one before, off the longest chain.
+            super::mine::note_block(&mut master.head.blocks, MinedIn::block(&self.mark));
             master.head.locked = false;
         }
         self.outcome.undo.mined.push(txid);

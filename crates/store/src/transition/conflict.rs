@@ -90,8 +90,14 @@ pub fn set_conflicting(
     }
 }
 
-/// Makes a transaction win against whatever unmined transactions hold what it spends. Returns the losers.
-pub fn resolve(set: &mut WorkingSet, winner: TxId, height: Height) -> Result<Vec<TxId>, ConflictError> {
+/// Makes a transaction win against whatever unmined transactions hold what it spends. The losers are added to `lost`, which
+/// holds those of earlier winners of the same call.
+pub fn resolve(
+    set: &mut WorkingSet,
+    winner: TxId,
+    height: Height,
+    lost: &mut Vec<TxId>,
+) -> Result<(), ConflictError> {
     let Some(master) = set.master(winner)? else { return Err(ConflictError::NotFound { txid: winner }) };
     let was_conflicting = master.head.is_conflicting();
     let inputs = inputs_of(set, winner)?;
@@ -104,26 +110,25 @@ pub fn resolve(set: &mut WorkingSet, winner: TxId, height: Height) -> Result<Vec
             rivals.push(spender.child);
         }
     }
-    let losers = lose(set, &rivals, height)?;
-    if losers.contains(&winner) {
-        return Err(descends_from_its_rival(set, winner, inputs)?);
-    }
+    lost.extend(lose(set, &rivals, height)?);
+    refuse_heirs_of_losers(set, winner, inputs, lost)?;
     let overrides = SpendOverrides { ignore_conflicting: true, ignore_locked: true };
     let absent = if was_conflicting { AbsentParents::Refuse } else { AbsentParents::Skip };
-    revive(set, winner, height, overrides, absent)?;
-    Ok(losers)
+    revive(set, winner, height, overrides, absent)
 }
 
-fn descends_from_its_rival(
+/// Who spends from a transaction that has just lost cannot win.
+fn refuse_heirs_of_losers(
     set: &mut WorkingSet,
     winner: TxId,
     inputs: Vec<(OutPoint, Spender)>,
-) -> Result<ConflictError, StoreError> {
+    lost: &[TxId],
+) -> Result<(), ConflictError> {
     let mut refused = Vec::new();
-    for (outpoint, spender) in inputs {
+    for (outpoint, spender) in inputs.into_iter().filter(|(outpoint, _)| lost.contains(&outpoint.txid)) {
         let since = set.master(outpoint.txid)?.and_then(|parent| parent.head.conflicting_since);
         let refusal = since.map(|since| SpendRefusal::Conflicting { since });
         refused.extend(refusal.map(|refusal| InputRefusal { vin: spender.vin, outpoint, refusal }));
     }
-    Ok(ConflictError::Inputs { txid: winner, inputs: refused })
+    if refused.is_empty() { Ok(()) } else { Err(ConflictError::Inputs { txid: winner, inputs: refused }) }
 }

@@ -1,7 +1,7 @@
 //! Mined, unmined, and on the longest chain or not.
 
 use sapwood_rules::lifecycle::earliest_unmined;
-use sapwood_types::{Height, TxHead, TxId};
+use sapwood_types::{Height, MinedIn, TxHead, TxId};
 
 use super::{Hold, hold, inputs_of, tell_parents};
 use crate::{MineError, MineRequest, StoreError, WorkingSet};
@@ -43,6 +43,14 @@ pub(super) fn change_blocks(
     Ok(())
 }
 
+/// Notes a block, in the place of an entry of the same number: two of one number could not be told apart.
+pub(super) fn note_block(blocks: &mut Vec<MinedIn>, block: MinedIn) {
+    match blocks.iter_mut().find(|entry| entry.block_id == block.block_id) {
+        Some(entry) => *entry = block,
+        None => blocks.push(block),
+    }
+}
+
 /// Marks a transaction as mined in a block, or takes that back.
 pub fn set_mined(
     set: &mut WorkingSet,
@@ -63,10 +71,7 @@ pub fn set_mined(
         return Err(MineError::NotFound { txid });
     }
     Ok(change_blocks(set, txid, height, |head| {
-        match head.blocks.iter_mut().find(|entry| entry.block_id == block.block_id) {
-            Some(entry) => *entry = block,
-            None => head.blocks.push(block),
-        }
+        note_block(&mut head.blocks, block);
         head.locked = false;
     })?)
 }

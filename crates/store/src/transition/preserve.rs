@@ -43,7 +43,9 @@ pub fn delete(set: &mut WorkingSet, txid: TxId) -> Result<(), DeleteError> {
             Slot::Frozen => {
                 return Err(DeleteError::Frozen { outpoint: OutPoint::new(txid, vout as u32) });
             }
-            Slot::Unspent | Slot::Unspendable | Slot::Settled { .. } => {}
+            // A mined transaction spends it; which one is forgotten.
+            Slot::Settled { .. } => return Err(DeleteError::HasChild { txid, child: TxId::default() }),
+            Slot::Unspent | Slot::Unspendable => {}
         }
     }
     Ok(forget(set, txid)?)

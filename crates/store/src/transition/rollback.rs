@@ -1,6 +1,8 @@
 //! Taking blocks back.
 
-use sapwood_types::{BlockHash, BlockMark, Height, TxId, Undo};
+use std::collections::HashSet;
+
+use sapwood_types::{BlockHash, BlockMark, Height, OutputPage, ReplacedRecord, Slot, TxId, Undo};
 
 use super::{conflict::lose, mine::change_blocks, preserve::forget};
 use crate::{ConflictError, RollbackError, RollbackMode, StoreError, WorkingSet};
@@ -73,22 +75,45 @@ pub fn undo_block(
     set.load(undo.created.iter().chain(&undo.mined).copied())?;
     // Everything is unmined before anything loses or is forgotten, so that no transaction of this block stands in the way of
     // another one's. Newest first, because a transaction may spend from an earlier one of its own block.
+    let mut unmined = HashSet::new();
     for txid in undo.created.iter().rev().chain(undo.mined.iter().rev()) {
-        change_blocks(set, *txid, height, |head| {
-            head.blocks.retain(|entry| entry.block_id != undo.block.id);
-        })?;
+        unmine(set, *txid, &undo.block, &mut unmined)?;
     }
-    outcome.unmined.extend(undo.mined.iter().rev());
-    for txid in undo.created.iter().rev() {
+    let mut replaced: Vec<&ReplacedRecord> = undo.replaced.iter().collect();
+    for (number, txid) in undo.created.iter().enumerate().rev() {
         // A transaction that wrote over an older one makes room for it.
-        let replaces = undo.replaced.iter().any(|replaced| replaced.txid == *txid);
-        let mode = if replaces { RollbackMode::Follower } else { mode };
-        take_back(set, *txid, height, mode, outcome)?;
+        let older = replaced.iter().rposition(|older| older.txid == *txid);
+        let mode = if older.is_some() { RollbackMode::Follower } else { mode };
+        take_back(set, *txid, height, mode, &unmined, outcome)?;
+        if let Some(place) = older {
+            come_back(set, replaced.remove(place))?;
+            // The older one can be of this block too, and then it goes as well.
+            if undo.created[..number].contains(txid) || undo.mined.contains(txid) {
+                unmine(set, *txid, &undo.block, &mut unmined)?;
+            }
+        }
     }
-    for replaced in &undo.replaced {
-        set.insert(replaced.txid, replaced.master.clone(), replaced.extras.clone())?;
+    outcome.unmined.extend(undo.mined.iter().rev().filter(|txid| unmined.contains(txid)));
+    Ok(())
+}
+
+/// A transaction is no longer in a block. Notes it if it was mined and is not any more.
+fn unmine(
+    set: &mut WorkingSet,
+    txid: TxId,
+    block: &BlockMark,
+    unmined: &mut HashSet<TxId>,
+) -> Result<(), StoreError> {
+    let was_mined = is_mined(set, txid)?;
+    change_blocks(set, txid, block.height, |head| head.blocks.retain(|entry| entry.block_id != block.id))?;
+    if was_mined && !is_mined(set, txid)? {
+        unmined.insert(txid);
     }
     Ok(())
+}
+
+fn is_mined(set: &mut WorkingSet, txid: TxId) -> Result<bool, StoreError> {
+    Ok(set.master(txid)?.is_some_and(|master| master.head.mined_at().is_some()))
 }
 
 /// What becomes of a transaction the block brought.
@@ -97,6 +122,7 @@ fn take_back(
     txid: TxId,
     height: Height,
     mode: RollbackMode,
+    unmined: &HashSet<TxId>,
     outcome: &mut RollbackOutcome,
 ) -> Result<(), RollbackError> {
     let Some(master) = set.master(txid)? else { return Ok(()) };
@@ -109,7 +135,7 @@ fn take_back(
         RollbackMode::Node if coinbase => {
             outcome.conflicting.extend(lose(set, &[txid], height).map_err(fails)?);
         }
-        RollbackMode::Node => outcome.unmined.push(txid),
+        RollbackMode::Node => outcome.unmined.extend(unmined.get(&txid)),
         RollbackMode::Follower => {
             let children = children(set, txid)?;
             outcome.conflicting.extend(lose(set, &children, height).map_err(fails)?);
@@ -118,6 +144,29 @@ fn take_back(
         }
     }
     Ok(())
+}
+
+/// A record that was written over is as it was, but for what has become of those that spent from it meanwhile.
+fn come_back(set: &mut WorkingSet, replaced: &ReplacedRecord) -> Result<(), StoreError> {
+    let (mut master, mut extras) = (replaced.master.clone(), replaced.extras.clone());
+    for slot in std::iter::once(&mut master.page).chain(&mut extras).flat_map(|page| &mut page.slots) {
+        let Slot::Spent { spender, child_mined_at } = *slot else { continue };
+        *slot = match set.master(spender.child)? {
+            Some(child) if child.head.is_conflicting() => Slot::Unspent,
+            Some(child) => Slot::spent(spender, child.head.mined_at()),
+            None if child_mined_at.is_none() => Slot::Unspent,
+            None => *slot,
+        };
+    }
+    master.summaries = extras.iter().map(OutputPage::summary).collect();
+    let mut lost = Vec::new();
+    for child in &master.head.conflicting_children {
+        if set.master(*child)?.is_some_and(|child| child.head.is_conflicting()) {
+            lost.push(*child);
+        }
+    }
+    master.head.conflicting_children = lost;
+    set.insert(replaced.txid, master, extras)
 }
 
 fn children(set: &mut WorkingSet, txid: TxId) -> Result<Vec<TxId>, StoreError> {

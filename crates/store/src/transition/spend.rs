@@ -57,18 +57,26 @@ pub(super) fn hold_all(
         let outpoint = input.outpoint;
         let spender = Spender::new(child, input.vin);
         let refusal = match check(set, *input, spender, height, overrides)? {
-            Err(refusal) => Some(refusal),
             Ok(SlotSpend::Repeat { mined_at: Some(mined_at) }) if !child_stored => {
                 Some(SpendRefusal::SpenderPruned { by: spender, mined_at })
             }
             Ok(SlotSpend::Repeat { .. }) => None,
+            // Who spent it is forgotten, but at that height it was this one: a mined transaction holds what it spends.
+            Err(SpendRefusal::SpentAndSettled { mined_at: settled })
+                if child_stored && mined_at == Some(settled) =>
+            {
+                None
+            }
             Ok(SlotSpend::New) => match new.iter().find(|(taken, _)| *taken == outpoint) {
+                // The same input named twice is a repeat.
+                Some((_, by)) if *by == spender => None,
                 Some((_, by)) => Some(SpendRefusal::Spent { by: *by, mined_at }),
                 None => {
                     new.push((outpoint, spender));
                     None
                 }
             },
+            Err(refusal) => Some(refusal),
         };
         refused.extend(refusal.map(|refusal| InputRefusal { vin: input.vin, outpoint, refusal }));
     }

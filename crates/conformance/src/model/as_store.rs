@@ -1,0 +1,302 @@
+//! The model behind the traits of a store.
+//!
+//! Whatever tests a store can then test the model, and the tests can be tried out with no engine at all.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sapwood_rules::{Policy, PruneContext, SpendStatus};
+use sapwood_store::*;
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
+
+use super::Model;
+
+/// A [`Model`] as a [`Store`].
+pub struct ModelStore {
+    model: Mutex<Model>,
+    fault: Option<fn(&mut Model)>,
+}
+
+impl ModelStore {
+    /// An empty store.
+    pub fn new(policy: Policy) -> Self {
+        ModelStore { model: Mutex::new(Model::new(policy)), fault: None }
+    }
+
+    /// A store that damages itself after each write, to see whether a test notices.
+    pub fn with_fault(policy: Policy, fault: fn(&mut Model)) -> Self {
+        ModelStore { fault: Some(fault), ..Self::new(policy) }
+    }
+
+    fn read(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().expect("nobody panics while holding the model")
+    }
+
+    fn write<T>(&self, work: impl FnOnce(&mut Model) -> T) -> T {
+        let mut model = self.read();
+        let result = work(&mut model);
+        if let Some(fault) = self.fault {
+            fault(&mut model);
+        }
+        result
+    }
+}
+
+/// Cuts a whole listing, in ascending or descending order of its keys, into pages. The cursor is the key of the last entry
+/// shown: where it goes on does not depend on whether that entry is still there.
+fn page<T>(
+    all: Vec<T>,
+    order: Order,
+    after: Option<Cursor>,
+    limit: usize,
+    key: impl Fn(&T) -> Vec<u8>,
+) -> Page<T> {
+    let beyond = |item: &T| match (&after, order) {
+        (None, _) => true,
+        (Some(cursor), Order::Ascending) => key(item) > cursor.0,
+        (Some(cursor), Order::Descending) => key(item) < cursor.0,
+    };
+    let mut items: Vec<T> = all.into_iter().filter(|item| beyond(item)).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|item| Cursor(Bytes::from(key(item))));
+    Page { items, next }
+}
+
+/// A key that sorts by height, then by id.
+fn by_height(height: Height, txid: &TxId) -> Vec<u8> {
+    [&height.0.to_be_bytes()[..], &txid.0].concat()
+}
+
+#[async_trait]
+impl StoreRead for ModelStore {
+    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError> {
+        let model = self.read();
+        Ok(txids.into_iter().map(|txid| model.get(txid)).collect())
+    }
+
+    async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
+        Ok(self.read().outputs(&outpoints))
+    }
+
+    async fn spend_status(
+        &self,
+        outpoints: Vec<OutPoint>,
+        at: Height,
+    ) -> Result<Vec<SpendStatus>, StoreError> {
+        Ok(self.read().spend_status(&outpoints, at))
+    }
+
+    async fn old_unmined(
+        &self,
+        cutoff: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<TxId>, StoreError> {
+        let all = self.read().old_unmined(cutoff);
+        let found = page(all, Order::Ascending, after, limit, |(since, txid)| by_height(*since, txid));
+        Ok(Page { items: found.items.into_iter().map(|(_, txid)| txid).collect(), next: found.next })
+    }
+
+    async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
+        Ok(page(self.read().unmined(), Order::Ascending, after, limit, |tx| by_height(tx.since, &tx.txid)))
+    }
+
+    async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError> {
+        let all = self.read().by_address(query.kind, query.hash, query.order);
+        let key = |utxo: &Utxo| {
+            let record = by_height(utxo.created_height, &utxo.outpoint.txid);
+            [&record[..], &utxo.outpoint.vout.to_be_bytes()].concat()
+        };
+        Ok(page(all, query.order, query.after, query.limit, key))
+    }
+
+    async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError> {
+        Ok(self.read().last_applied())
+    }
+
+    async fn rollback_floor(&self) -> Result<Option<Height>, StoreError> {
+        Ok(self.read().rollback_floor())
+    }
+
+    async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+        Ok(self.read().undo(height))
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        Ok(self.read().counts())
+    }
+}
+
+#[async_trait]
+impl StoreWrite for ModelStore {
+    async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
+        self.write(|model| model.create(batch, height))
+    }
+
+    async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
+        self.write(|model| model.spend(batch, height))
+    }
+
+    async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
+        self.write(|model| model.unspend(batch))
+    }
+
+    async fn set_mined(
+        &self,
+        txids: Vec<TxId>,
+        request: MineRequest,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.write(|model| model.set_mined(txids, request, height))
+    }
+
+    async fn mark_on_longest_chain(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.write(|model| model.mark_on_longest_chain(txids, on, height))
+    }
+
+    async fn set_conflicting(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<Vec<TxId>, ConflictError> {
+        self.write(|model| model.set_conflicting(txids, on, height))
+    }
+
+    async fn resolve_conflicts(
+        &self,
+        winners: Vec<TxId>,
+        height: Height,
+    ) -> Result<Vec<TxId>, ConflictError> {
+        self.write(|model| model.resolve_conflicts(winners, height))
+    }
+
+    async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError> {
+        self.write(|model| model.set_locked(txids, on))
+    }
+
+    async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.write(|model| model.freeze(outpoints))
+    }
+
+    async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.write(|model| model.unfreeze(outpoints))
+    }
+
+    async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
+        self.write(|model| model.reassign(batch, height))
+    }
+
+    async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
+        self.write(|model| model.preserve(txids, until))
+    }
+
+    async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError> {
+        self.write(|model| model.delete(txids))
+    }
+
+    async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        self.write(|model| model.apply_block(&block, options))
+    }
+
+    async fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.write(|model| model.roll_back(target, mode))
+    }
+
+    async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+        let refused =
+            |error: sapwood_rules::PolicyError| StoreError::BadOption { problem: error.to_string() };
+        self.write(|model| model.set_policy(policy)).map_err(refused)
+    }
+}
+
+#[async_trait]
+impl StorePrune for ModelStore {
+    async fn due(
+        &self,
+        settled_up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError> {
+        let all = self.read().due(settled_up_to);
+        Ok(page(all, Order::Ascending, after, limit, |due| by_height(due.settled_at, &due.txid)))
+    }
+
+    async fn judge(
+        &self,
+        txids: Vec<TxId>,
+        context: PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Judged>, StoreError> {
+        Ok(self.read().judge(&txids, &context, check_children))
+    }
+
+    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        Ok(self.write(|model| model.delete_due(&request)))
+    }
+
+    async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
+        Ok(self.read().prune_cursor())
+    }
+
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.write(|model| model.expire_preservations(height, limit)))
+    }
+
+    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
+        Ok(self.write(|model| model.prune_undo(below)))
+    }
+}
+
+#[async_trait]
+impl StoreDiagnose for ModelStore {
+    /// Not a hash one would compare with another store's: only equal states of one model have equal ones.
+    async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
+        let model = Model { forget_bound: None, ..self.read().clone() };
+        let text = format!("{model:?}");
+        let half = |seed: &[u8]| sapwood_types::AddressHash::of_script(&[seed, text.as_bytes()].concat()).0;
+        let mut digest = [0; 32];
+        digest[..28].copy_from_slice(&half(b"a"));
+        digest[28..].copy_from_slice(&half(b"b")[..4]);
+        Ok(digest)
+    }
+
+    async fn verify(
+        &self,
+        progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
+    ) -> Result<VerifyReport, StoreError> {
+        let model = self.read();
+        let plain: BTreeMap<TxId, TxRecord> =
+            model.records().iter().map(|(txid, record)| (*txid, TxRecord::clone(record))).collect();
+        let records = plain.len() as u64;
+        progress(records, records);
+        let mut report = VerifyReport { records, ..VerifyReport::default() };
+        for problem in crate::state_machine::invariants::of_records(&plain) {
+            report.problem(problem);
+        }
+        Ok(report)
+    }
+
+    async fn engine_stats(&self, _part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn checkpoint(&self, _directory: &Path) -> Result<(), StoreError> {
+        Err(StoreError::BadOption { problem: "a model in memory cannot be copied to a directory".into() })
+    }
+}

@@ -1,0 +1,285 @@
+//! Blocks: applied and taken back.
+
+use std::sync::Arc;
+
+use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
+use sapwood_store::{
+    Applied, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError, RollbackMode, RolledBack,
+    error::TxProblem,
+};
+use sapwood_types::{Block, BlockHash, BlockMark, Height, MinedIn, Slot, Spender, Tx, TxId, TxRecord};
+
+use super::{Model, spending::Wanted};
+
+/// How to take one block back. Unlike a store's undo record it keeps the order of all transactions.
+#[derive(Clone, Debug)]
+pub struct ModelUndo {
+    /// The block.
+    pub block: BlockMark,
+    /// The block before it.
+    pub previous: Option<BlockMark>,
+    /// Its transactions in order.
+    pub txs: Vec<UndoTx>,
+}
+
+/// What a block did with one transaction.
+#[derive(Clone, Debug)]
+pub struct UndoTx {
+    /// Which.
+    pub txid: TxId,
+    /// Whether the store knew it, unmined, before the block.
+    pub known: bool,
+    /// The mined record it wrote over.
+    pub replaced: Option<TxRecord>,
+}
+
+impl Model {
+    /// Applies a block: all or nothing.
+    pub fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        self.attempt(|model| model.apply(block, options))
+    }
+
+    fn apply(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        let Block { height, hash, parent, .. } = *block;
+        if let Some(last) = self.last {
+            let expected = last.height.next();
+            if height != expected {
+                return Err(ApplyError::NotNext { hash, height, expected });
+            }
+            if parent != last.hash {
+                return Err(ApplyError::WrongParent { hash, height, parent, last: last.hash });
+            }
+        }
+        let id = options.block_id.unwrap_or(self.greatest_block_id + 1);
+        let mark = BlockMark { id, height, hash };
+        let mut undo = ModelUndo { block: mark, previous: self.last, txs: Vec::new() };
+        let mut conflicting = Vec::new();
+        for tx in &block.txs {
+            let applied = self.apply_tx(tx, &mark, block.time, options.allow_overwrite, &mut conflicting);
+            let problem =
+                |problem| ApplyError::Tx { hash, height, txid: tx.txid, problem: Box::new(problem) };
+            undo.txs.push(applied.map_err(problem)?);
+        }
+        let mined = undo.txs.iter().filter(|tx| tx.known).count();
+        let applied = Applied { block: mark, created: undo.txs.len() - mined, mined, conflicting };
+        self.undo.insert(height, Arc::new(undo));
+        self.last = Some(mark);
+        self.greatest_block_id = self.greatest_block_id.max(id);
+        self.first_height = self.first_height.or(Some(height));
+        let window = height.minus(self.policy.reorg_window);
+        self.floor = Some(self.floor.map_or(height, |before| before.max(window)));
+        self.note_forget_bound();
+        Ok(applied)
+    }
+
+    fn apply_tx(
+        &mut self,
+        tx: &Tx,
+        mark: &BlockMark,
+        time: u64,
+        allow_overwrite: bool,
+        conflicting: &mut Vec<TxId>,
+    ) -> Result<UndoTx, TxProblem> {
+        let txid = tx.txid;
+        if tx.outputs.is_empty() {
+            return Err(TxProblem::NoOutputs);
+        }
+        for wanted in Wanted::all_of(tx) {
+            self.apply_input(txid, wanted, mark.height, conflicting)?;
+        }
+        let mut undo = UndoTx { txid, known: self.record(txid).is_some(), replaced: None };
+        if self.mined_at(txid).is_some() {
+            let old = self.present(txid);
+            let unspent = old.slots.iter().filter(|slot| is_open(slot)).count() as u32;
+            if unspent > 0 && !allow_overwrite {
+                return Err(TxProblem::Duplicate { unspent });
+            }
+            undo = UndoTx { txid, known: false, replaced: Some(old.clone()) };
+            self.remove(txid);
+        }
+        let entry = MinedIn { block_id: mark.id, height: mark.height, subtree: 0, on_longest_chain: true };
+        if undo.known {
+            self.unlist_with_parents(txid);
+            let head = &mut self.present_mut(txid).head;
+            head.conflicting_since = None;
+            head.locked = false;
+            match head.blocks.iter_mut().find(|block| block.block_id == mark.id) {
+                Some(block) => *block = entry,
+                None => head.blocks.push(entry),
+            }
+        } else {
+            let mut record = self.new_record(tx, mark.height, vec![entry]);
+            record.head.created_at = time.saturating_mul(1000);
+            self.insert(record);
+        }
+        Ok(undo)
+    }
+
+    fn apply_input(
+        &mut self,
+        child: TxId,
+        wanted: Wanted,
+        height: Height,
+        conflicting: &mut Vec<TxId>,
+    ) -> Result<(), TxProblem> {
+        let Wanted { vin, outpoint, .. } = wanted;
+        if self.record(outpoint.txid).is_some() && self.mined_at(outpoint.txid).is_none() {
+            return Err(TxProblem::ParentUnmined { vin, outpoint });
+        }
+        // It is mined already: a second time it spends what is spent.
+        let again = match self.slot(outpoint) {
+            Some(Slot::Spent { spender: by, child_mined_at: Some(height) }) => {
+                SpendRefusal::Spent { by, mined_at: Some(height) }
+            }
+            Some(Slot::Settled { child_mined_at: mined_at }) => SpendRefusal::SpentAndSettled { mined_at },
+            _ => SpendRefusal::NotFound,
+        };
+        match self.check_input(child, &wanted, height, SpendOverrides::default()) {
+            Ok(true) if again != SpendRefusal::NotFound => {
+                return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal: again }));
+            }
+            Ok(_) => {}
+            Err(SpendRefusal::Spent { by, mined_at: None }) if by.child != child => {
+                let losers = self.lose(vec![by.child], height);
+                conflicting.extend(losers.map_err(|error| TxProblem::Rival(Box::new(error)))?);
+            }
+            Err(refusal) => return Err(TxProblem::Input(InputRefusal { vin, outpoint, refusal })),
+        }
+        self.set_slot(outpoint, Slot::spent(Spender::new(child, vin), Some(height)));
+        Ok(())
+    }
+
+    /// Takes back all blocks above the target: all or nothing.
+    pub fn roll_back(
+        &mut self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.attempt(|model| model.take_back(target, mode))
+    }
+
+    fn take_back(
+        &mut self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        let (Some(last), Some(floor)) = (self.last, self.floor) else { return Err(RollbackError::Empty) };
+        let mut done = RolledBack {
+            last: Some(last),
+            blocks: 0,
+            unmined: Vec::new(),
+            forgotten: Vec::new(),
+            conflicting: Vec::new(),
+        };
+        match target {
+            Some((height, hash)) if (height, hash) == (last.height, last.hash) => return Ok(done),
+            Some((target, _)) if target >= last.height => {
+                return Err(RollbackError::NotBelow { target, last });
+            }
+            Some((target, _)) if target < floor => return Err(RollbackError::BelowFloor { target, floor }),
+            Some((target, expected)) => {
+                let above = self.undo.get(&target.next());
+                let found =
+                    above.and_then(|undo| undo.previous).expect("a block between floor and last").hash;
+                if found != expected {
+                    return Err(RollbackError::OtherBlock { target, found, expected });
+                }
+            }
+            None if Some(floor) > self.first_height => {
+                return Err(RollbackError::BelowFloor { target: Height(0), floor });
+            }
+            None => {}
+        }
+        while let Some(last) = self.last.filter(|last| target.is_none_or(|(target, _)| last.height > target))
+        {
+            let undo = self.undo.remove(&last.height).expect("undo inside the window");
+            for tx in undo.txs.iter().rev() {
+                let taken = self.take_back_tx(tx, &undo.block, mode, &mut done);
+                taken.map_err(|problem| RollbackError::Tx { txid: tx.txid, problem: Box::new(problem) })?;
+            }
+            self.last = undo.previous;
+            done.blocks += 1;
+        }
+        done.last = self.last;
+        if self.last.is_none() {
+            self.floor = None;
+            self.first_height = None;
+        }
+        Ok(done)
+    }
+
+    fn take_back_tx(
+        &mut self,
+        tx: &UndoTx,
+        block: &BlockMark,
+        mode: RollbackMode,
+        done: &mut RolledBack,
+    ) -> Result<(), ConflictError> {
+        let txid = tx.txid;
+        if let Some(record) = self.record(txid) {
+            let coinbase = record.head.coinbase;
+            if !tx.known && (mode == RollbackMode::Follower || tx.replaced.is_some()) {
+                let children = self.children(txid);
+                done.conflicting.extend(self.lose(children, block.height)?);
+                self.forget(txid);
+                done.forgotten.push(txid);
+            } else {
+                let was_mined = self.mined_at(txid).is_some();
+                self.change_blocks(txid, |blocks| blocks.retain(|entry| entry.block_id != block.id));
+                self.found_unmined(txid, block.height);
+                if !tx.known && coinbase {
+                    done.conflicting.extend(self.lose(vec![txid], block.height)?);
+                } else if was_mined && self.mined_at(txid).is_none() {
+                    done.unmined.push(txid);
+                }
+            }
+        }
+        if let Some(replaced) = &tx.replaced {
+            self.come_back(replaced.clone());
+        }
+        Ok(())
+    }
+
+    /// A record that was written over is as it was, but for what has become of those that spent from it meanwhile.
+    fn come_back(&mut self, mut record: TxRecord) {
+        for slot in &mut record.slots {
+            let Slot::Spent { spender, child_mined_at } = *slot else { continue };
+            let now = match self.record(spender.child) {
+                Some(child) if child.head.is_conflicting() => Slot::Unspent,
+                Some(_) => Slot::spent(spender, self.mined_at(spender.child)),
+                None if child_mined_at.is_none() => Slot::Unspent,
+                None => *slot,
+            };
+            *slot = now;
+        }
+        let lost = |child: &TxId| self.record(*child).is_some_and(|child| child.head.is_conflicting());
+        record.head.conflicting_children.retain(lost);
+        self.insert(record);
+    }
+
+    /// Drops undo records no rollback can need.
+    pub fn prune_undo(&mut self, below: Height) -> u64 {
+        let (first, floor) = (self.first_height, self.floor);
+        let needed = |height: Height| Some(height) > floor || (Some(height) == first && floor == first);
+        let before = self.undo.len();
+        self.undo.retain(|height, _| *height >= below || needed(*height));
+        (before - self.undo.len()) as u64
+    }
+
+    /// Changes how long things are kept. An unsafe policy is refused.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), sapwood_rules::PolicyError> {
+        policy.validate()?;
+        self.policy = policy;
+        self.note_forget_bound();
+        Ok(())
+    }
+}
+
+/// Unspent, frozen, or spent by a transaction that is not mined.
+pub(super) fn is_open(slot: &Slot) -> bool {
+    match slot {
+        Slot::Unspent | Slot::Frozen => true,
+        Slot::Spent { child_mined_at, .. } => child_mined_at.is_none(),
+        Slot::Settled { .. } | Slot::Unspendable => false,
+    }
+}

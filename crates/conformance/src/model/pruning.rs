@@ -1,0 +1,92 @@
+//! What may go, and going.
+
+use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_store::{Cursor, DeleteDue, DueRecord, Judged};
+use sapwood_types::{Height, Slot, TxId, TxRecord};
+
+use super::{Model, blocks::is_open};
+
+/// Since when a record counts towards deletion, in plain words: it is not pinned, and either it lost and nothing spends from
+/// it, or it is mined and mined transactions spend all of it.
+pub fn settled_since(record: &TxRecord) -> Option<Height> {
+    let head = &record.head;
+    let pinned = head.creating || head.locked || head.preserve_until.is_some();
+    if pinned {
+        return None;
+    }
+    if head.is_conflicting() {
+        let untouched = |slot: &Slot| matches!(slot, Slot::Unspent | Slot::Unspendable);
+        return head.conflicting_since.filter(|_| record.slots.iter().all(untouched));
+    }
+    let own = head.blocks.iter().filter(|block| block.on_longest_chain).map(|block| block.height).max()?;
+    if record.slots.iter().any(is_open) {
+        return None;
+    }
+    let children = record.slots.iter().filter_map(Slot::child_mined_at);
+    children.chain([own]).max()
+}
+
+impl Model {
+    /// All records settled at or below a height, by height and id.
+    pub fn due(&self, settled_up_to: Height) -> Vec<DueRecord> {
+        let due = |record: &TxRecord| {
+            let settled_at = settled_since(record).filter(|at| *at <= settled_up_to)?;
+            Some(DueRecord { settled_at, txid: record.txid })
+        };
+        let mut due: Vec<DueRecord> = self.records.values().filter_map(|record| due(record)).collect();
+        due.sort_by_key(|record| (record.settled_at, record.txid));
+        due
+    }
+
+    /// Judges records.
+    pub fn judge(&self, txids: &[TxId], context: &PruneContext, check_children: bool) -> Vec<Judged> {
+        txids.iter().map(|txid| self.judge_one(*txid, context, check_children)).collect()
+    }
+
+    fn judge_one(&self, txid: TxId, context: &PruneContext, check_children: bool) -> Judged {
+        let Some(record) = self.get(txid) else {
+            return Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 };
+        };
+        let (master, extras) = record.to_pages();
+        let mut verdict = judge(&master, context);
+        if verdict.may_go() && check_children {
+            let evidence = |child: &TxId| match self.record(*child) {
+                Some(_) => ChildEvidence::Present { mined_at: self.mined_at(*child) },
+                None => ChildEvidence::Absent,
+            };
+            let checked = record.slots.iter().map(|slot| check_child(slot, evidence, context));
+            if let Some(reason) = checked.filter_map(Result::err).next() {
+                verdict = Verdict::Kept(reason);
+            }
+        }
+        let bytes = master.encode().len() + extras.iter().map(|page| page.encode().len()).sum::<usize>();
+        Judged { txid, verdict, external: record.head.external, bytes: bytes as u64 }
+    }
+
+    /// Judges records, all in the same state, and deletes those that may go. One that is named twice is gone the second time.
+    pub fn delete_due(&mut self, request: &DeleteDue) -> Vec<Judged> {
+        let mut judged = self.judge(&request.txids, &request.context, request.check_children);
+        for judged in &mut judged {
+            let txid = judged.txid;
+            match self.record(txid) {
+                None => *judged = Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 },
+                Some(record) if judged.verdict.may_go() => {
+                    if record.head.is_conflicting() {
+                        self.unlist_with_parents(txid);
+                    }
+                    self.remove(txid);
+                }
+                Some(_) => {}
+            }
+        }
+        if request.save_cursor.is_some() {
+            self.prune_cursor.clone_from(&request.save_cursor);
+        }
+        judged
+    }
+
+    /// The cursor saved last.
+    pub fn prune_cursor(&self) -> Option<Cursor> {
+        self.prune_cursor.clone()
+    }
+}

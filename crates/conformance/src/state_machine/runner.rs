@@ -1,0 +1,175 @@
+//! One sequence on one store, each step compared with the model.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sapwood_rules::Policy;
+use sapwood_store::Store;
+use sapwood_types::{Height, Slot, TxId, TxRecord};
+
+use super::{
+    invariants,
+    look::{Known, Look},
+    observe::Observation,
+    op::{Op, Step},
+    outcome::{Histogram, Outcome, without_estimates},
+};
+use crate::model::Model;
+
+/// `verify` reads the whole store, so it does not run after every step.
+const VERIFY_EVERY: usize = 7;
+
+/// A store and the model it must agree with.
+pub struct Runner<S> {
+    store: S,
+    model: Model,
+    known: Known,
+    steps: usize,
+    /// What came of the operations so far.
+    pub histogram: Histogram,
+}
+
+/// How a step went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of difference it is.
+    pub kind: &'static str,
+    /// The difference itself.
+    pub text: String,
+}
+
+impl Problem {
+    fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        Problem { kind, text: text.into() }
+    }
+
+    fn all(kind: &'static str, texts: Vec<String>) -> Result<(), Problem> {
+        if texts.is_empty() { Ok(()) } else { Err(Problem::new(kind, texts.join("\n"))) }
+    }
+}
+
+impl<S: Store> Runner<S> {
+    /// A fresh store and a fresh model.
+    pub fn new(store: S, policy: Policy) -> Self {
+        Runner {
+            store,
+            model: Model::new(policy),
+            known: Known::default(),
+            steps: 0,
+            histogram: Histogram::default(),
+        }
+    }
+
+    /// The model, for whoever decides on the next step.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Short names instead of hashes.
+    pub fn readable(&self, text: &str) -> String {
+        self.known.readable(text)
+    }
+
+    /// Does one step on both, and compares everything.
+    pub async fn step(&mut self, step: &Step) -> Result<(), Problem> {
+        let before = self.model.clone();
+        let op = step.plan.resolve(&before);
+        self.known.note(&step.plan, &op);
+        let ours = op.on_model(&mut self.model);
+        let theirs = op.on_store(&self.store).await;
+        self.histogram.count(op.name(), &ours, before.records() != self.model.records());
+
+        let look = Look::new(&self.known, &self.model, step.look);
+        let records = self.records(&look.txids).await?;
+        if let Err(problem) = agree(&mut self.model, &ours, &theirs, &look, &records) {
+            // The store may have forgotten a spender in the midst of the operation rather than after it.
+            let (mut other, our_other) = again(&before, &self.model, &op);
+            agree(&mut other, &our_other, &theirs, &look, &records).map_err(|_| problem)?;
+            self.model = other;
+        }
+
+        self.count_what_is_there(&look);
+        let mut expected = Observation::of_model(&self.model, &look);
+        let seen = Observation::of_store(&self.store, &look).await;
+        let mut seen = seen.map_err(|error| Problem::new("a read failed", error))?;
+        for seen in [&mut expected, &mut seen] {
+            without_estimates(&mut seen.judged, &self.model);
+            without_estimates(&mut seen.judged_with_children, &self.model);
+        }
+        Problem::all("a reading differs", expected.differences(&seen, &look, &self.model))?;
+        Problem::all("an index differs from the records", invariants::of_indexes(&records, &seen, &look))?;
+        Problem::all("a state that must not be", invariants::of_records(&records))?;
+        self.steps += 1;
+        if self.steps.is_multiple_of(VERIFY_EVERY) { self.verify().await } else { Ok(()) }
+    }
+
+    /// What is rare has to be seen to happen, or comparing it proves nothing.
+    fn count_what_is_there(&mut self, look: &Look) {
+        let model = &self.model;
+        let records = model.records();
+        let slots = || records.values().flat_map(|record| &record.slots);
+        let pruned = |slot: &Slot| slot.spender().is_some_and(|by| !records.contains_key(&by.child));
+        let replaced = |height: &Height| model.undo(*height).is_some_and(|undo| !undo.replaced.is_empty());
+        let seen = [
+            (model.forgotten() > 0, "a spender the store has forgotten"),
+            (slots().any(pruned), "a pruned child that is remembered"),
+            (records.values().any(|record| record.slots.len() > 128), "a record of several pages"),
+            (look.heights.iter().any(replaced), "a record that was written over"),
+            (model.due(Height::MAX).len() > 2, "three due records or more"),
+            (records.len() > 20, "more than twenty records"),
+        ];
+        seen.iter().filter(|(there, _)| *there).for_each(|(_, label)| self.histogram.seen(label));
+    }
+
+    /// Has the store check itself.
+    pub async fn verify(&self) -> Result<(), Problem> {
+        let report = self.store.verify(Arc::new(|_, _| {})).await;
+        let report = report.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+        if report.is_clean() { Ok(()) } else { Err(Problem::new("verify complains", report.to_string())) }
+    }
+
+    async fn records(&self, txids: &[TxId]) -> Result<BTreeMap<TxId, TxRecord>, Problem> {
+        let found = self.store.get_many(txids.to_vec()).await;
+        let found = found.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+        if found.len() != txids.len() {
+            let text = format!("{} records were asked for, {} came back", txids.len(), found.len());
+            return Err(Problem::new("a record differs", text));
+        }
+        let mut records = BTreeMap::new();
+        for (txid, record) in txids.iter().zip(found) {
+            records.extend(record.map(|record| (*txid, record)));
+        }
+        Ok(records)
+    }
+}
+
+/// The same operation on a model that had forgotten beforehand what it has forgotten now.
+fn again(before: &Model, now: &Model, op: &Op) -> (Model, Outcome) {
+    let mut other = before.clone();
+    other.forget_as(now);
+    let outcome = op.on_model(&mut other);
+    (other, outcome)
+}
+
+/// Compares what came of an operation, and all records after it.
+fn agree(
+    model: &mut Model,
+    ours: &Outcome,
+    theirs: &Outcome,
+    look: &Look,
+    records: &BTreeMap<TxId, TxRecord>,
+) -> Result<(), Problem> {
+    let mut differing = Vec::new();
+    for txid in &look.txids {
+        if let Some(record) = records.get(txid) {
+            model.agree_on_forgotten(record);
+        }
+        let (our, their) = (model.get(*txid), records.get(txid));
+        if our.as_ref() != their {
+            differing.push(format!("{txid}: expected {our:?}, got {their:?}"));
+        }
+    }
+    if ours != theirs {
+        return Err(Problem::new("another outcome", format!("expected {ours:?}\n     got {theirs:?}")));
+    }
+    Problem::all("a record differs", differing)
+}

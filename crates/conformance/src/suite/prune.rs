@@ -1,0 +1,298 @@
+//! Deleting what is due: holds, cursors, what is left behind. And forgetting unmined transactions.
+
+use bytes::Bytes;
+use sapwood_rules::{Hold, KeepReason, Verdict};
+use sapwood_store::{
+    Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal, StorePrune as _, StoreRead as _,
+    StoreWrite as _,
+};
+use sapwood_types::{Height, Slot};
+
+use super::{StoreFactory, Subject, failures, only};
+use crate::fixtures::*;
+
+/// Two records due at 3 and at 4: pruning at 2 deletes nothing, at 3 the first, at 4 the second.
+pub async fn due_at_3_and_4_pruned_at_2_3_and_4<F: StoreFactory>(factory: &F) {
+    let policy = sapwood_rules::Policy { retention: 1, reorg_window: 1, ..small() };
+    let s = Subject::new(factory, policy).await;
+    let (three, four) = (burn("due at 3", &[]), burn("due at 4", &[]));
+    s.add_mined(&three, 2).await;
+    s.add_mined(&four, 3).await;
+    assert_eq!(s.prune(0).await, [], "height 0 prunes nothing");
+    assert_eq!(s.prune(2).await, []);
+    assert_eq!(s.prune(3).await, [three.txid]);
+    assert!(s.has(&four).await);
+    assert_eq!(s.prune(4).await, [four.txid]);
+    assert_eq!(s.counts().await, Ok(Counts::default()));
+    s.sound().await;
+}
+
+/// A parent remembers a pruned child as mined; an absent parent is not made.
+pub async fn a_parent_remembers_its_pruned_child<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let (parent, gone) = (coin("parent", 2), coin("gone", 1));
+    s.add_mined(&parent, 1).await;
+    s.add_mined(&gone, 1).await;
+    let tx = burn("tx", &[(&parent, 0), (&gone, 0)]);
+    s.add_mined(&tx, 2).await;
+    assert_eq!(s.prune(7).await, ids(&[&tx, &gone]));
+    assert_eq!(s.record(&parent).await.slots, [spent(&tx, 0, Some(2)), Slot::Unspent]);
+    assert!(!s.has(&gone).await, "an absent parent is not made");
+    let last = burn("last", &[(&parent, 1)]);
+    s.add_mined(&last, 8).await;
+    assert_eq!(s.prune(13).await, ids(&[&last, &parent]), "the pruned child counts as spent");
+    assert_eq!(s.counts().await, Ok(Counts::default()));
+    s.sound().await;
+}
+
+/// A child pruned before its parent leaves no trace of itself but in the parent; order of deletion does not matter.
+pub async fn parents_and_children_may_go_in_any_order<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 1);
+    let middle = child("middle", &[(&parent, 0)], 1);
+    let last = burn("last", &[(&middle, 0)]);
+    for (height, tx) in [(1, &parent), (2, &middle), (3, &last)] {
+        s.add_mined(tx, height).await;
+    }
+    let may_go = |judged: &[sapwood_store::Judged]| {
+        judged.iter().map(|judged| judged.verdict.may_go()).collect::<Vec<_>>()
+    };
+    assert_eq!(may_go(&s.try_prune(&[&middle], 20, &[]).await), [true], "the one between first");
+    assert_eq!(s.slot(&parent, 0).await, spent(&middle, 0, Some(2)));
+    assert_eq!(may_go(&s.try_prune(&[&last, &parent, &middle], 20, &[]).await), [true, true, false]);
+    assert_eq!(s.counts().await, Ok(Counts::default()));
+    s.sound().await;
+}
+
+/// The persister decides: behind the due height it keeps the record, at it or past it lets go.
+pub async fn a_persister_holds_until_it_has_caught_up<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let tx = burn("tx", &[]);
+    s.add_mined(&tx, 10).await;
+    // A persister that has written height n still needs everything from n + 1 on. The record is due at 15.
+    let persisted = |height: u32| hold("persister", Some(height + 1));
+    let held = |hold: Hold| Verdict::Kept(KeepReason::Held { hold, due_at: Height(15) });
+    let behind = persisted(14);
+    assert_eq!(s.try_prune(&[&tx], 100, std::slice::from_ref(&behind)).await[0].verdict, held(behind));
+    assert!(s.has(&tx).await, "the persister is behind");
+    let further = [hold("export", Some(90)), persisted(15)];
+    assert_eq!(s.verdict_held(&tx, 100, &further).await, Verdict::MayGo { due_at: Height(15) });
+    assert!(s.try_prune(&[&tx], 100, &further).await[0].verdict.may_go());
+    assert!(!s.has(&tx).await, "it has caught up");
+    s.sound().await;
+}
+
+/// A consumer at height 0 needs everything, and so does one that has not reported; without a consumer nothing is held.
+pub async fn a_consumer_at_zero_or_silent_holds_everything<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let tx = burn("tx", &[]);
+    s.add_mined(&tx, 0).await;
+    for silent in [hold("persister", Some(0)), hold("persister", None)] {
+        let judged = s.try_prune(&[&tx], 1_000, std::slice::from_ref(&silent)).await;
+        let held = Verdict::Kept(KeepReason::Held { hold: silent, due_at: Height(5) });
+        assert_eq!(judged[0].verdict, held);
+    }
+    assert!(s.has(&tx).await);
+    assert_eq!(s.prune(1_000).await, [tx.txid]);
+    s.sound().await;
+}
+
+/// The chain's own height is a limit too: what is due above it stays, and says so.
+pub async fn what_is_due_above_the_safe_height_stays<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let tx = burn("tx", &[]);
+    s.add_mined(&tx, 10).await;
+    let mut context = context(20, 5, &[]);
+    context.safe = sapwood_rules::SafeHeight::at(Height(14));
+    let request = DeleteDue { txids: vec![tx.txid], context, check_children: true, save_cursor: None };
+    let judged = s.delete_due(request).await.expect("delete");
+    assert_eq!(judged[0].verdict, Verdict::Kept(KeepReason::AboveTip { due_at: Height(15) }));
+    assert!(s.has(&tx).await);
+    s.sound().await;
+}
+
+/// Of a batch exactly those go that may, each with its verdict, in the order asked for.
+pub async fn of_a_batch_exactly_those_go_that_may<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let (old, young, live, absent) =
+        (burn("old", &[]), burn("young", &[]), coin("live", 1), coin("absent", 1));
+    s.add_mined(&old, 1).await;
+    s.add_mined(&young, 9).await;
+    s.add_mined(&live, 1).await;
+    let judged = s.try_prune(&[&young, &absent, &old, &live], 10, &[]).await;
+    let found: Vec<_> = judged.into_iter().map(|judged| (judged.txid, judged.verdict)).collect();
+    let expected = [
+        (young.txid, Verdict::Kept(KeepReason::TooYoung { settled_at: Height(9), due_at: Height(14) })),
+        (absent.txid, Verdict::Gone),
+        (old.txid, Verdict::MayGo { due_at: Height(6) }),
+        (live.txid, Verdict::Kept(KeepReason::Unspent { outputs: 1, first: Some(0) })),
+    ];
+    assert_eq!(found, expected);
+    let there = s.records(&[&old, &young, &live]).await;
+    assert_eq!(there.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, true]);
+    s.sound().await;
+}
+
+/// The check of the children changes nothing where parents and children agree, which in a sound store they do.
+pub async fn with_and_without_the_child_check_the_same_goes<F: StoreFactory>(factory: &F) {
+    for check_children in [true, false] {
+        let s = Subject::new(factory, small()).await;
+        let parent = coin("parent", 200);
+        s.add_mined(&parent, 1).await;
+        let children: Vec<_> =
+            (0..200).map(|vout| child(&format!("{vout}"), &[(&parent, vout)], 1)).collect();
+        let batch = children.iter().map(|tx| CreateRequest::mined(tx.clone(), 2, Height(2))).collect();
+        s.create(batch, Height(2)).await.expect("create");
+        s.unmine(&children[150], 2, 3).await;
+        let request = |current| DeleteDue {
+            txids: vec![parent.txid],
+            context: context(current, 5, &[]),
+            check_children,
+            save_cursor: None,
+        };
+        let judged = s.delete_due(request(1_000)).await.expect("delete");
+        let waits = Verdict::Kept(KeepReason::ChildUnmined { child: None });
+        assert_eq!(judged[0].verdict, waits, "the child is not on the first page; check: {check_children}");
+        s.mine(&children[150], 4).await;
+        let judged = s.delete_due(request(8)).await.expect("delete");
+        let unstable = KeepReason::ChildUnstable { child: None, mined_at: Height(4), stable_at: Height(9) };
+        assert_eq!(judged[0].verdict, Verdict::Kept(unstable), "check: {check_children}");
+        let judged = s.delete_due(request(9)).await.expect("delete");
+        assert_eq!(judged[0].verdict, Verdict::MayGo { due_at: Height(9) }, "check: {check_children}");
+        assert!(!s.has(&parent).await);
+        s.sound().await;
+    }
+}
+
+/// A loser that is deleted is no longer listed by its parents.
+pub async fn a_pruned_loser_is_listed_no_longer<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 1);
+    s.add_mined(&parent, 1).await;
+    let (loser, other) = (child("loser", &[(&parent, 0)], 1), child("other", &[(&parent, 0)], 1));
+    s.add_loser(&loser, 2).await;
+    s.add_loser(&other, 3).await;
+    assert_eq!(s.head(&parent).await.conflicting_children, [loser.txid, other.txid]);
+    assert_eq!(s.prune(7).await, [loser.txid]);
+    assert_eq!(s.head(&parent).await.conflicting_children, [other.txid]);
+    s.sound().await;
+}
+
+/// The cursor is saved with the deletions, also when there were none, and stays until another one is saved.
+pub async fn the_cursor_is_saved_with_the_deletions<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    assert_eq!(s.prune_cursor().await, Ok(None));
+    let tx = burn("tx", &[]);
+    s.add_mined(&tx, 1).await;
+    let cursor = |text: &'static [u8]| Some(Cursor(Bytes::from_static(text)));
+    let save = async |current, save_cursor| {
+        let context = context(current, 5, &[]);
+        let request = DeleteDue { txids: vec![tx.txid], context, check_children: true, save_cursor };
+        s.delete_due(request).await.expect("delete").remove(0).verdict
+    };
+    assert!(!save(5, cursor(b"first")).await.may_go());
+    assert_eq!(s.prune_cursor().await, Ok(cursor(b"first")), "nothing was deleted, but the place is known");
+    assert!(save(6, cursor(b"second")).await.may_go());
+    assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")));
+    assert_eq!(save(6, None).await, Verdict::Gone);
+    assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")), "saving none keeps it");
+    s.sound().await;
+}
+
+/// What is deleted is gone everywhere: records, outputs, addresses, listings.
+pub async fn what_is_deleted_is_gone_everywhere<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let loser = paying("loser", &[], &["alice", "bob"]);
+    let parent = coin("parent", 1);
+    s.add_mined(&parent, 1).await;
+    s.add_loser(&loser, 1).await;
+    s.add_mined(&burn("spender", &[(&parent, 0)]), 1).await;
+    assert_eq!(s.prune(6).await.len(), 3);
+    assert_eq!(s.counts().await, Ok(Counts::default()));
+    assert_eq!(s.outputs(vec![op(&loser, 0), op(&parent, 0)]).await, Ok(vec![None, None]));
+    assert_eq!(s.due_all().await, []);
+    assert_eq!(s.old_unmined_all(Height::MAX).await, [], "a loser was unmined too");
+    s.sound().await;
+}
+
+/// What is forgotten gives back what it held and is listed no longer; to forget it again is fine.
+pub async fn forgetting_gives_the_inputs_back<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let (p, q) = (coin("p", 1), coin("q", 1));
+    s.add_mined(&p, 1).await;
+    s.add_mined(&q, 1).await;
+    let fresh = s.records(&[&p, &q]).await;
+    let tx = child("tx", &[(&p, 0), (&q, 0)], 1);
+    let loser = child("loser", &[(&q, 0)], 1);
+    s.add(&tx, 2).await;
+    s.add_loser(&loser, 2).await;
+    s.delete(vec![tx.txid, loser.txid]).await.expect("delete");
+    assert_eq!(s.records(&[&p, &q]).await, fresh, "as if neither had ever been there");
+    let before = s.digest().await;
+    s.delete(vec![tx.txid]).await.expect("already gone is fine");
+    s.assert_unchanged(before, "forgetting what is gone").await;
+    s.add(&tx, 3).await;
+    assert_eq!(s.slot(&q, 0).await, spent(&tx, 1, None), "it was not mined, so it may come back");
+    s.sound().await;
+}
+
+/// What is mined, frozen or spent from cannot be forgotten. Of a chain the last one goes first.
+pub async fn what_cannot_be_forgotten<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let (mined, parent) = (coin("mined", 1), coin("parent", 2));
+    s.add_mined(&mined, 1).await;
+    s.add(&parent, 1).await;
+    let tx = child("tx", &[(&parent, 1)], 2);
+    s.add(&tx, 2).await;
+    s.freeze(vec![op(&tx, 1)]).await.expect("freeze");
+    let before = s.digest().await;
+    let failed = failures(s.delete(vec![mined.txid, parent.txid, tx.txid]).await, 3);
+    let expected = [
+        (0, DeleteError::Mined { txid: mined.txid, mined_at: Height(1) }),
+        (1, DeleteError::HasChild { txid: parent.txid, child: tx.txid }),
+        (2, DeleteError::Frozen { outpoint: op(&tx, 1) }),
+    ];
+    assert_eq!(failed, expected);
+    s.assert_unchanged(before, "forgetting what cannot be").await;
+    s.unfreeze(vec![op(&tx, 1)]).await.expect("unfreeze");
+    let failed = failures(s.delete(vec![parent.txid, tx.txid]).await, 2);
+    assert_eq!(failed, [(0, DeleteError::HasChild { txid: parent.txid, child: tx.txid })]);
+    assert!(!s.has(&tx).await, "the last of the chain is gone");
+    s.delete(vec![parent.txid]).await.expect("now it is the last one itself");
+    assert_eq!(s.counts().await, Ok(Counts { records: 1, unspent: 1, unmined: 0 }));
+    s.sound().await;
+}
+
+/// A mined child that was pruned is a child as well.
+pub async fn a_pruned_child_still_keeps_its_unmined_parent<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 1);
+    s.add(&parent, 1).await;
+    let tx = burn("tx", &[(&parent, 0)]);
+    s.add_mined(&tx, 2).await;
+    assert_eq!(s.prune(7).await, [tx.txid]);
+    let error = DeleteError::HasChild { txid: parent.txid, child: tx.txid };
+    assert_eq!(only(s.delete(vec![parent.txid]).await), Err(error));
+    s.sound().await;
+}
+
+/// A child whose parent was pruned can be forgotten, mined again, and lose; nothing makes the parent again.
+pub async fn life_goes_on_without_a_pruned_parent<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 1);
+    s.add_mined(&parent, 1).await;
+    let tx = child("tx", &[(&parent, 0)], 1);
+    s.add_mined(&tx, 2).await;
+    assert_eq!(s.prune(7).await, [parent.txid]);
+    s.unmine(&tx, 2, 8).await;
+    s.mine(&tx, 9).await;
+    s.unmine(&tx, 9, 10).await;
+    assert_eq!(s.try_conflicting(&tx, true, 10).await, Ok(vec![tx.txid]));
+    let refusal = sapwood_rules::SpendRefusal::NotFound;
+    let inputs = vec![InputRefusal { vin: 0, outpoint: op(&parent, 0), refusal }];
+    let error = sapwood_store::ConflictError::Inputs { txid: tx.txid, inputs };
+    assert_eq!(s.try_conflicting(&tx, false, 11).await, Err(error), "it cannot win without its parent");
+    s.delete(vec![tx.txid]).await.expect("delete");
+    assert_eq!(s.counts().await, Ok(Counts::default()));
+    s.sound().await;
+}

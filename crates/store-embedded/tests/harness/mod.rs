@@ -1,0 +1,35 @@
+//! What the tests of crashes, full disks and damage share.
+//!
+//! - [`timeline`]: what happens to a store and what it must look like after each step; [`chain`]: one of the workloads.
+//! - [`worker`]: the process that is killed; [`killer`]: the one that kills it and judges what is left.
+//! - [`failing`]: writes that fail on purpose.
+//! - [`raw`]: the same database without the store, to damage it.
+#![allow(dead_code, reason = "every test binary is built with all of it and uses its part")]
+
+pub(crate) mod chain;
+pub(crate) mod failing;
+pub(crate) mod killer;
+pub(crate) mod raw;
+pub(crate) mod timeline;
+pub(crate) mod worker;
+
+use std::sync::Arc;
+
+use sapwood_store::{AddressIndexing, StoreDiagnose, VerifyReport};
+use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+
+/// Buffers so small that the engine flushes and compacts all the time, caches so small that records are read back.
+pub(crate) fn options() -> EmbeddedOptions {
+    EmbeddedOptions {
+        block_cache_bytes: 1 << 20,
+        record_cache_bytes: 64 << 10,
+        write_buffer_bytes: 64 << 10,
+        address_index: AddressIndexing { address: true, credential: true },
+        ..EmbeddedOptions::default()
+    }
+}
+
+/// Has a store check itself.
+pub(crate) async fn verify(store: &EmbeddedStore) -> VerifyReport {
+    store.verify(Arc::new(|_, _| {})).await.unwrap()
+}

@@ -1,0 +1,59 @@
+//! Random sequences of every operation, compared with the plain model after each step.
+//!
+//! `SAPWOOD_SEQUENCES` (2,000) and `SAPWOOD_STEPS` (60) say how much; `SAPWOOD_SEED` where to start.
+
+#![allow(clippy::expect_used, reason = "a test: to panic is how it fails")]
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::Mutex,
+    thread::{self, ThreadId},
+};
+
+use async_trait::async_trait;
+use sapwood_conformance::{StoreFactory, state_machine};
+use sapwood_rules::Policy;
+use sapwood_store::AddressIndexing;
+use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use tempfile::TempDir;
+
+/// Makes stores in one temporary directory. A sequence is over before the next one of its thread begins, so each thread
+/// clears away its last store.
+struct Factory {
+    directory: TempDir,
+    last: Mutex<HashMap<ThreadId, PathBuf>>,
+}
+
+#[async_trait]
+impl StoreFactory for Factory {
+    type Store = EmbeddedStore;
+
+    async fn fresh(&self, policy: Policy) -> EmbeddedStore {
+        let directory = tempfile::tempdir_in(&self.directory).expect("a directory").keep();
+        let last = self.last.lock().expect("no panic").insert(thread::current().id(), directory.clone());
+        if let Some(last) = last {
+            std::fs::remove_dir_all(last).expect("the last store is closed");
+        }
+        EmbeddedStore::open(&directory, policy, options(&policy)).expect("a store")
+    }
+}
+
+/// Half of the sequences run with a cache that holds next to nothing: what is cached and what is read again must be the same.
+fn options(policy: &Policy) -> EmbeddedOptions {
+    let cached = policy.reorg_window.is_multiple_of(2);
+    EmbeddedOptions {
+        record_cache_bytes: if cached { 1 << 20 } else { 1 << 10 },
+        block_cache_bytes: 1 << 20,
+        write_buffer_bytes: 1 << 20,
+        address_index: AddressIndexing { address: true, credential: true },
+        ..EmbeddedOptions::default()
+    }
+}
+
+#[test]
+fn state_machine_agrees_with_the_model() {
+    let factory =
+        Factory { directory: tempfile::tempdir().expect("a directory"), last: Mutex::new(HashMap::new()) };
+    state_machine::run(&factory).check();
+}
