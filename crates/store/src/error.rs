@@ -155,6 +155,13 @@ impl fmt::Display for InputRefusal {
     }
 }
 
+fn child_and_fix(child: &Option<TxId>) -> String {
+    match child {
+        Some(child) => format!("{child}: delete that one first"),
+        None => "a transaction that was mined long ago: only the pruner may delete it".into(),
+    }
+}
+
 fn list(refusals: &[InputRefusal]) -> String {
     refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -422,12 +429,12 @@ pub enum DeleteError {
         mined_at: Height,
     },
     /// Another transaction spends from it.
-    #[error("transaction {txid} is spent from by {child}: delete that one first")]
+    #[error("transaction {txid} is spent from by {}", child_and_fix(.child))]
     HasChild {
         /// Which.
         txid: TxId,
-        /// The child.
-        child: TxId,
+        /// The child. Nothing if it was mined so long ago that it is forgotten.
+        child: Option<TxId>,
     },
     /// One of its outputs is frozen.
     #[error("{outpoint} is frozen: unfreeze it first")]

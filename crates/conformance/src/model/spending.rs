@@ -61,6 +61,19 @@ impl Model {
                 return Err(CreateError::Inputs { txid, inputs });
             }
         }
+        if request.conflicting {
+            let remembered = |wanted: &Wanted| {
+                let by = Spender::new(txid, wanted.vin);
+                let slot = self.record(wanted.outpoint.txid)?.slots.get(wanted.outpoint.vout as usize)?;
+                let mined_at = slot.child_mined_at().filter(|_| slot.spender() == Some(by))?;
+                let refusal = SpendRefusal::SpenderPruned { by, mined_at };
+                Some(InputRefusal { vin: wanted.vin, outpoint: wanted.outpoint, refusal })
+            };
+            let inputs: Vec<InputRefusal> = Wanted::all_of(tx).iter().filter_map(remembered).collect();
+            if !inputs.is_empty() {
+                return Err(CreateError::Inputs { txid, inputs });
+            }
+        }
         let mut record = self.new_record(tx, created_height, mined_in.into_iter().collect());
         record.head.locked = request.locked && !mined;
         record.head.external = request.external;
@@ -304,11 +317,11 @@ impl Model {
             match self.slot(outpoint) {
                 // It is present, or remembered as mined: no slot names any other.
                 Some(Slot::Spent { spender, .. }) => {
-                    return Err(DeleteError::HasChild { txid, child: spender.child });
+                    return Err(DeleteError::HasChild { txid, child: Some(spender.child) });
                 }
                 // Somebody spent it; who it was is forgotten.
                 Some(Slot::Settled { .. }) => {
-                    return Err(DeleteError::HasChild { txid, child: TxId::default() });
+                    return Err(DeleteError::HasChild { txid, child: None });
                 }
                 Some(Slot::Frozen) => return Err(DeleteError::Frozen { outpoint }),
                 _ => {}

@@ -256,6 +256,7 @@ macro_rules! conformance_cases {
                 teranode_1214_no_deletion_leaves_a_dangling_spender,
                 teranode_1214_a_parent_is_not_forgotten_under_its_child,
                 teranode_1701_a_pruned_child_is_not_taken_for_a_repeat,
+                teranode_1701_a_pruned_child_does_not_come_back_as_a_loser,
                 teranode_1702_a_pruned_child_is_not_mined_again_by_a_block,
                 teranode_1113_expired_preservation_must_not_delete_a_live_coin,
                 teranode_1186_due_height_comes_from_the_mined_block,

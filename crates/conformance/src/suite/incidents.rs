@@ -84,7 +84,7 @@ pub async fn teranode_1214_a_parent_is_not_forgotten_under_its_child<F: StoreFac
     s.add(&parent, 1).await;
     let tx = child("child", &[(&parent, 0)], 1);
     s.add(&tx, 1).await;
-    let error = DeleteError::HasChild { txid: parent.txid, child: tx.txid };
+    let error = DeleteError::HasChild { txid: parent.txid, child: Some(tx.txid) };
     assert_eq!(only(s.delete(vec![parent.txid]).await), Err(error));
     assert!(s.has(&parent).await);
     s.sound().await;
@@ -116,6 +116,17 @@ pub async fn teranode_1701_a_pruned_child_is_not_taken_for_a_repeat<F: StoreFact
     assert_eq!(s.try_add(CreateRequest::unmined(tx.clone()), 8).await, error);
     assert_eq!(s.try_add(CreateRequest::mined(tx.clone(), 9, Height(8)), 8).await, error, "nor as mined");
     s.assert_unchanged(before, "the replay of a pruned child").await;
+    s.sound().await;
+}
+
+/// teranode 1701: nor can it come back as a loser, to be made to win later.
+pub async fn teranode_1701_a_pruned_child_does_not_come_back_as_a_loser<F: StoreFactory>(factory: &F) {
+    let (s, parent, tx) = pruned_child(factory).await;
+    let before = s.digest().await;
+    let error = Err(CreateError::Inputs { txid: tx.txid, inputs: vec![pruned(&parent, &tx)] });
+    let loser = CreateRequest { conflicting: true, ..CreateRequest::unmined(tx.clone()) };
+    assert_eq!(s.try_add(loser, 8).await, error);
+    s.assert_unchanged(before, "the replay of a pruned child as a loser").await;
     s.sound().await;
 }
 

@@ -249,14 +249,14 @@ pub async fn what_cannot_be_forgotten<F: StoreFactory>(factory: &F) {
     let failed = failures(s.delete(vec![mined.txid, parent.txid, tx.txid]).await, 3);
     let expected = [
         (0, DeleteError::Mined { txid: mined.txid, mined_at: Height(1) }),
-        (1, DeleteError::HasChild { txid: parent.txid, child: tx.txid }),
+        (1, DeleteError::HasChild { txid: parent.txid, child: Some(tx.txid) }),
         (2, DeleteError::Frozen { outpoint: op(&tx, 1) }),
     ];
     assert_eq!(failed, expected);
     s.assert_unchanged(before, "forgetting what cannot be").await;
     s.unfreeze(vec![op(&tx, 1)]).await.expect("unfreeze");
     let failed = failures(s.delete(vec![parent.txid, tx.txid]).await, 2);
-    assert_eq!(failed, [(0, DeleteError::HasChild { txid: parent.txid, child: tx.txid })]);
+    assert_eq!(failed, [(0, DeleteError::HasChild { txid: parent.txid, child: Some(tx.txid) })]);
     assert!(!s.has(&tx).await, "the last of the chain is gone");
     s.delete(vec![parent.txid]).await.expect("now it is the last one itself");
     assert_eq!(s.counts().await, Ok(Counts { records: 1, unspent: 1, unmined: 0 }));
@@ -271,7 +271,7 @@ pub async fn a_pruned_child_still_keeps_its_unmined_parent<F: StoreFactory>(fact
     let tx = burn("tx", &[(&parent, 0)]);
     s.add_mined(&tx, 2).await;
     assert_eq!(s.prune(7).await, [tx.txid]);
-    let error = DeleteError::HasChild { txid: parent.txid, child: tx.txid };
+    let error = DeleteError::HasChild { txid: parent.txid, child: Some(tx.txid) };
     assert_eq!(only(s.delete(vec![parent.txid]).await), Err(error));
     s.sound().await;
 }

@@ -44,15 +44,12 @@ impl Kill {
     fn pick(rng: &mut Rng, turn: u64, patience: u64) -> Self {
         let at = |point, most, rng: &mut Rng| Kill::At { point, hit: 1 + rng.below(most) };
         match turn % 10 {
-            1 => Kill::Opening { then: Duration::from_micros(rng.below(40_000)) },
+            1 => Kill::Opening { then: about(rng, 15) },
             2 | 6 => at("before-write", patience, rng),
             4 | 8 => at("after-write", patience, rng),
             // Few operations prune.
             9 => at("prune-judged", 1 + patience / 6, rng),
-            _ => {
-                let then = Duration::from_micros(rng.below(4_000));
-                Kill::Working { done: rng.below(2 * patience), then }
-            }
+            _ => Kill::Working { done: rng.below(2 * patience), then: about(rng, 12) },
         }
     }
 
@@ -63,6 +60,12 @@ impl Kill {
             Kill::At { point, .. } => point,
         }
     }
+}
+
+/// Up to 2 to the power of `most` microseconds, of every magnitude: a fast machine does in one what takes a slow one ten.
+fn about(rng: &mut Rng, most: u32) -> Duration {
+    let magnitude = rng.between(2, most);
+    Duration::from_micros(rng.below(1 << magnitude))
 }
 
 /// What came of many kills.

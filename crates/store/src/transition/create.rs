@@ -1,10 +1,10 @@
 //! Storing a transaction.
 
-use sapwood_rules::{Policy, lifecycle::coinbase_spendable_from, spendability::SpendOverrides};
-use sapwood_types::{Height, Slot, Tx, TxHead, page::pages_of};
+use sapwood_rules::{Policy, SpendRefusal, lifecycle::coinbase_spendable_from, spendability::SpendOverrides};
+use sapwood_types::{Height, Slot, Spender, Tx, TxHead, page::pages_of};
 
 use super::{list_at_parents, spend::hold_all};
-use crate::{CreateError, CreateRequest, SpendInput, StoreError, WorkingSet};
+use crate::{CreateError, CreateRequest, InputRefusal, SpendInput, StoreError, WorkingSet};
 
 /// Every input of a transaction, to be spent without expecting a hash.
 pub(super) fn all_inputs(tx: &Tx) -> Vec<SpendInput> {
@@ -40,6 +40,9 @@ pub fn create(
         hold_all(set, &inputs, txid, false, mined_at, height, SpendOverrides::default())?
             .map_err(|inputs| CreateError::Inputs { txid, inputs })?;
     }
+    if request.conflicting {
+        refuse_if_pruned(set, tx)?;
+    }
     let created_height = mined_at.unwrap_or(height);
     let head = TxHead {
         coinbase: tx.coinbase,
@@ -60,6 +63,20 @@ pub fn create(
         list_at_parents(set, txid, true)?;
     }
     Ok(())
+}
+
+/// A transaction that its parents remember as mined was pruned and must not come back, not even as a loser.
+fn refuse_if_pruned(set: &mut WorkingSet, tx: &Tx) -> Result<(), CreateError> {
+    let mut refused = Vec::new();
+    for SpendInput { vin, outpoint, .. } in all_inputs(tx) {
+        if let Some(Slot::Spent { spender: by, child_mined_at: Some(mined_at) }) = set.slot(outpoint)?
+            && by == Spender::new(tx.txid, vin)
+        {
+            let refusal = SpendRefusal::SpenderPruned { by, mined_at };
+            refused.push(InputRefusal { vin, outpoint, refusal });
+        }
+    }
+    if refused.is_empty() { Ok(()) } else { Err(CreateError::Inputs { txid: tx.txid, inputs: refused }) }
 }
 
 /// The inputs whose parents are stored.

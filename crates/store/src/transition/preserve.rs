@@ -39,12 +39,14 @@ pub fn delete(set: &mut WorkingSet, txid: TxId) -> Result<(), DeleteError> {
     }
     for (vout, slot) in set.slots(txid)?.into_iter().enumerate() {
         match slot {
-            Slot::Spent { spender, .. } => return Err(DeleteError::HasChild { txid, child: spender.child }),
+            Slot::Spent { spender, .. } => {
+                return Err(DeleteError::HasChild { txid, child: Some(spender.child) });
+            }
             Slot::Frozen => {
                 return Err(DeleteError::Frozen { outpoint: OutPoint::new(txid, vout as u32) });
             }
             // A mined transaction spends it; which one is forgotten.
-            Slot::Settled { .. } => return Err(DeleteError::HasChild { txid, child: TxId::default() }),
+            Slot::Settled { .. } => return Err(DeleteError::HasChild { txid, child: None }),
             Slot::Unspent | Slot::Unspendable => {}
         }
     }

@@ -1,0 +1,74 @@
+//! What to read, how far it has come, and what was found.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::index::Orphan;
+use crate::{ChainPoint, bitcoin::Network};
+
+/// Which block files, and how to read them.
+#[derive(Clone, Debug)]
+pub struct BlkOptions {
+    /// The network whose blocks they are.
+    pub network: Network,
+    /// Files and directories of files. Where blocks have equal work, those found first win.
+    pub places: Vec<PathBuf>,
+    /// A block to build on instead of the network's first one, for files that begin later, as those of a pruned node do.
+    pub anchor: Option<ChainPoint>,
+    /// How often to look for new blocks.
+    pub poll: Duration,
+}
+
+impl BlkOptions {
+    /// Files that begin with the network's first block, looked at every second.
+    pub fn new(network: Network, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        let places = places.into_iter().map(Into::into).collect();
+        Self { network, places, anchor: None, poll: Duration::from_secs(1) }
+    }
+}
+
+/// How far reading the headers has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// Files read.
+    pub files: usize,
+    /// Files to read.
+    pub files_total: usize,
+    /// Bytes passed.
+    pub bytes: u64,
+    /// Bytes to pass.
+    pub bytes_total: u64,
+    /// Blocks found, with copies.
+    pub blocks: u64,
+}
+
+/// Something odd about a file, which is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileNote {
+    /// The file.
+    pub path: PathBuf,
+    /// How many bytes are neither records nor zeros.
+    pub skipped: u64,
+    /// Where a record begins that ends beyond the end of the file, or whose block is not whole. It does not count.
+    pub torn: Option<u64>,
+}
+
+/// What was found in the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlkReport {
+    /// How many files there are.
+    pub files: usize,
+    /// How many blocks were found, copies not counted.
+    pub blocks: usize,
+    /// How many further copies of blocks were found.
+    pub copies: usize,
+    /// How many blocks are on other branches than the best chain.
+    pub beside: usize,
+    /// The last block of the best chain.
+    pub tip: ChainPoint,
+    /// How many blocks hang in the air, because a block before them is not in the files.
+    pub unconnected: usize,
+    /// Some of those whose parent is not there.
+    pub orphans: Vec<Orphan>,
+    /// What was odd.
+    pub notes: Vec<FileNote>,
+}

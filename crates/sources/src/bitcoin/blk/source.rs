@@ -1,0 +1,320 @@
+//! Block files as a source of blocks.
+
+use std::{io, ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bitcoin::{block::Header, hex::DisplayHex};
+use parking_lot::{Mutex, RwLock};
+use sapwood_types::{Block, BlockHash, Height};
+
+use super::{
+    files::{self, BlockFile},
+    index::{HeaderIndex, Location},
+    order,
+    report::{BlkOptions, BlkReport, FileNote, ScanProgress},
+};
+use crate::{
+    BlockSource, ChainPoint, SourceError, SourceHeader,
+    bitcoin::{Network, convert},
+    error::Place,
+};
+
+/// How many blocks without a parent a report names.
+const EXAMPLES: usize = 10;
+/// Records between two reports of progress: some milliseconds of work.
+const REPORT_EVERY: usize = 4096;
+
+/// Block files as a source of blocks.
+#[derive(Clone)]
+pub struct BlkSource(Arc<Shared>);
+
+struct Shared {
+    options: BlkOptions,
+    state: RwLock<State>,
+    /// Held by whoever reads new records, so that nobody else does.
+    reading: Mutex<()>,
+}
+
+struct State {
+    files: Vec<BlockFile>,
+    index: HeaderIndex,
+    /// The note of each file, if there is one.
+    notes: Vec<Option<FileNote>>,
+}
+
+/// What was found in the part of a file that had not been read before.
+struct FileScan {
+    records: Vec<(Header, Location)>,
+    file: BlockFile,
+    note: Option<FileNote>,
+}
+
+impl BlkSource {
+    /// Reads the headers of all blocks. Takes a while for a whole chain: `progress` is told, and may stop it. Blocks the
+    /// thread.
+    pub fn open(
+        options: BlkOptions,
+        progress: impl FnMut(ScanProgress) -> ControlFlow<()>,
+    ) -> Result<Self, SourceError> {
+        let root = options.anchor.unwrap_or(ChainPoint::new(Height::GENESIS, options.network.genesis()));
+        let state = State { files: Vec::new(), index: HeaderIndex::new(root), notes: Vec::new() };
+        let source = Self(Arc::new(Shared { options, state: RwLock::new(state), reading: Mutex::new(()) }));
+        source.refresh(progress)?;
+        source.refuse_if_nothing_is_a_block()?;
+        Ok(source)
+    }
+
+    /// Reads what was added to the files. Blocks the thread.
+    pub fn refresh(
+        &self,
+        mut progress: impl FnMut(ScanProgress) -> ControlFlow<()>,
+    ) -> Result<(), SourceError> {
+        let shared = &self.0;
+        let _alone = shared.reading.lock();
+        self.add_new_files()?;
+        let mut todo = Vec::new();
+        for (number, file) in shared.state.read().files.iter().enumerate() {
+            let looks = match file.looks() {
+                // A pruning node deletes its oldest files. Whoever wants a block of it is told then.
+                Err(SourceError::File { kind: io::ErrorKind::NotFound, .. }) => continue,
+                looks => looks?,
+            };
+            if file.seen != Some(looks) {
+                todo.push((number, BlockFile { seen: looks.if_telling(), ..file.clone() }, looks.length));
+            }
+        }
+        let unread = |file: &BlockFile, length: u64| length.saturating_sub(file.read_to);
+        let bytes_total = todo.iter().map(|(_, file, length)| unread(file, *length)).sum();
+        let mut now = ScanProgress { files_total: todo.len(), bytes_total, ..ScanProgress::default() };
+        for (number, file, length) in todo {
+            let done = now.bytes + unread(&file, length);
+            let scan = scan_file(file, number as u32, shared.options.network, &mut now, &mut progress)?;
+            shared.state.write().take_over(number, scan);
+            (now.files, now.bytes) = (now.files + 1, done);
+            report(&mut progress, now)?;
+        }
+        Ok(())
+    }
+
+    /// What was found.
+    pub fn report(&self) -> BlkReport {
+        let state = self.0.state.read();
+        let (unconnected, orphans) = state.index.orphans(EXAMPLES);
+        BlkReport {
+            files: state.files.len(),
+            blocks: state.index.found(),
+            copies: state.index.copies(),
+            beside: state.index.beside(),
+            tip: state.index.tip(),
+            unconnected,
+            orphans,
+            notes: state.notes.iter().flatten().cloned().collect(),
+        }
+    }
+
+    /// The path of a file by its number in a [`Location`].
+    pub fn path(&self, file: u32) -> Option<PathBuf> {
+        Some(self.0.state.read().files.get(file as usize)?.path.clone())
+    }
+
+    /// Reads and checks a block, from another copy if the first is bad. Blocks the thread.
+    pub fn read_block(&self, hash: &BlockHash) -> Result<Option<Block>, SourceError> {
+        let (height, copies) = {
+            let state = self.0.state.read();
+            let Some(header) = state.index.header(hash) else { return Ok(None) };
+            let file = |copy: Location| Some((copy, state.files.get(copy.file as usize)?.clone()));
+            (header.height, state.index.locations(hash).into_iter().filter_map(file).collect::<Vec<_>>())
+        };
+        let mut problem = None;
+        for (at, file) in copies {
+            let read = (file.open())
+                .and_then(|mut input| order::read(&mut input, &file.path, file.key, at.offset, at.length))
+                .and_then(|bytes| order::converted(&bytes, height, Some(hash), &file.path, at.offset));
+            match read {
+                Ok(block) => return Ok(Some(block)),
+                Err(error) => problem = problem.or(Some(error)),
+            }
+        }
+        // A file need not have the first block: every program knows it.
+        if *hash == self.0.options.network.genesis() {
+            let bytes = self.0.options.network.genesis_block();
+            let block = convert::block(&bytes, height, Some(hash));
+            let bad = |cause| SourceError::BadBlock {
+                place: Place::BuiltIn,
+                hash: Some(*hash),
+                cause: Box::new(cause),
+            };
+            return block.map(Some).map_err(bad);
+        }
+        problem.map_or(Ok(None), Err)
+    }
+
+    fn add_new_files(&self) -> Result<(), SourceError> {
+        let found = files::find(&self.0.options.places)?;
+        let mut state = self.0.state.write();
+        let known = state.files.len();
+        let new: Vec<_> = match known {
+            0 => found,
+            _ => found
+                .into_iter()
+                .filter(|file| state.files.iter().all(|known| known.path != file.path))
+                .collect(),
+        };
+        state.notes.resize(known + new.len(), None);
+        state.files.extend(new);
+        Ok(())
+    }
+
+    /// Files that hold something, but no block at all, are surely not what was meant.
+    fn refuse_if_nothing_is_a_block(&self) -> Result<(), SourceError> {
+        let state = self.0.state.read();
+        let odd = state.notes.iter().flatten().find(|note| note.skipped > 0);
+        let torn = state.notes.iter().flatten().any(|note| note.torn.is_some());
+        let Some(odd) = odd.filter(|_| !torn && state.index.found() == 0) else { return Ok(()) };
+        let file = state.files.iter().find(|file| file.path == odd.path);
+        let network = self.0.options.network;
+        let first = match file {
+            Some(file) => order::scan(file, network)?.first_bytes().map_err(SourceError::file(&odd.path))?,
+            None => [0; 4],
+        };
+        let first = first.to_lower_hex_string();
+        Err(SourceError::NoBlocks { network, path: odd.path.clone(), first })
+    }
+}
+
+impl State {
+    fn take_over(&mut self, number: usize, scan: FileScan) {
+        for (header, location) in &scan.records {
+            self.index.insert(header, *location);
+        }
+        if let (Some(file), Some(note)) = (self.files.get_mut(number), self.notes.get_mut(number)) {
+            (*file, *note) = (scan.file, scan.note);
+        }
+    }
+}
+
+fn report(
+    progress: &mut impl FnMut(ScanProgress) -> ControlFlow<()>,
+    now: ScanProgress,
+) -> Result<(), SourceError> {
+    match progress(now) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(SourceError::Interrupted),
+    }
+}
+
+/// Finds the records of a file from where it was read to before.
+fn scan_file(
+    mut file: BlockFile,
+    number: u32,
+    network: Network,
+    now: &mut ScanProgress,
+    progress: &mut impl FnMut(ScanProgress) -> ControlFlow<()>,
+) -> Result<FileScan, SourceError> {
+    let mut scanner = order::scan(&file, network)?;
+    let (begin, earlier, passed) = (file.read_to, file.skipped, now.bytes);
+    let mut records = Vec::new();
+    // The last record found, and how much had been skipped before it. It is held back: it has to be whole.
+    let mut last: Option<((Header, Location), u64)> = None;
+    while let Some(record) = scanner.next_record().map_err(SourceError::file(&file.path))? {
+        let location = Location { file: number, offset: record.offset, length: record.length };
+        let skipped = earlier + scanner.leftovers().skipped;
+        if let Some((sure, skipped)) = last.replace(((record.header, location), skipped)) {
+            file.accept(sure.1, skipped);
+            records.push(sure);
+        }
+        now.blocks += 1;
+        if records.len() % REPORT_EVERY == REPORT_EVERY - 1 {
+            now.bytes = passed + (record.offset - begin);
+            report(progress, *now)?;
+        }
+    }
+    let left = scanner.leftovers();
+    let mut torn = left.torn;
+    if let Some((found, skipped)) = last {
+        if is_whole(&file, found.1)? {
+            file.accept(found.1, skipped);
+            records.push(found);
+        } else {
+            torn = Some(found.1.offset - super::scan::FRAME);
+            now.blocks -= 1;
+        }
+    }
+    // A torn record that is followed by good ones is merely skipped.
+    let torn = torn.filter(|at| *at >= file.read_to);
+    let skipped = earlier + left.skipped;
+    let note = (skipped > 0 || torn.is_some()).then(|| FileNote { path: file.path.clone(), skipped, torn });
+    Ok(FileScan { records, file, note })
+}
+
+impl BlockFile {
+    /// Counts a record: the next one is expected after it.
+    fn accept(&mut self, record: Location, skipped: u64) {
+        self.read_to = record.offset + u64::from(record.length);
+        self.skipped = skipped;
+    }
+}
+
+fn is_whole(file: &BlockFile, at: Location) -> Result<bool, SourceError> {
+    let bytes = order::read(&mut file.open()?, &file.path, file.key, at.offset, at.length)?;
+    // The height does not matter for that.
+    Ok(convert::block_prefix(&bytes, Height(1), None).is_ok())
+}
+
+#[async_trait]
+impl BlockSource for BlkSource {
+    fn name(&self) -> String {
+        let places: Vec<_> = self.0.options.places.iter().map(|place| place.display().to_string()).collect();
+        format!("{} block files in {}", self.0.options.network, places.join(", "))
+    }
+
+    async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
+        Ok(Some(self.0.state.read().index.tip()))
+    }
+
+    async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError> {
+        Ok(self.0.state.read().index.hash_at(height))
+    }
+
+    async fn header(&self, hash: &BlockHash) -> Result<Option<SourceHeader>, SourceError> {
+        Ok(self.0.state.read().index.header(hash))
+    }
+
+    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+        let (source, hash) = (self.clone(), *hash);
+        let read = tokio::task::spawn_blocking(move || source.read_block(&hash));
+        Ok(read.await.map_err(SourceError::task)??.map(Arc::new))
+    }
+
+    async fn wait_for_change(
+        &self,
+        known: Option<&BlockHash>,
+        timeout: Duration,
+    ) -> Result<Option<ChainPoint>, SourceError> {
+        let start = tokio::time::Instant::now();
+        loop {
+            let source = self.clone();
+            let refresh = tokio::task::spawn_blocking(move || source.refresh(|_| ControlFlow::Continue(())));
+            refresh.await.map_err(SourceError::task)??;
+            let tip = self.0.state.read().index.tip();
+            let left = timeout.saturating_sub(start.elapsed());
+            if known != Some(&tip.hash) || left.is_zero() {
+                return Ok(Some(tip));
+            }
+            tokio::time::sleep(self.0.options.poll.min(left)).await;
+        }
+    }
+
+    async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError> {
+        let mut state = self.0.state.write();
+        if *hash == state.index.root().hash {
+            return Ok(false);
+        }
+        state.index.reject(hash);
+        Ok(true)
+    }
+
+    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
+        self.0.options.network.allows_overwrite(height, hash)
+    }
+}

@@ -1,0 +1,202 @@
+//! From the bytes of a block to [`Block`].
+//!
+//! # Correctness
+//! The hash is computed, never taken over, and every transaction is bound to it by the merkle root. So whoever asked for a
+//! block by its hash gets that block or an error. What is not looked at: proof of work, scripts, amounts, witnesses. Those
+//! are the business of the node that accepted the block.
+
+use bitcoin::{
+    consensus::{Decodable, encode},
+    hashes::Hash,
+};
+use bytes::Bytes;
+use sapwood_types::{Block, BlockHash, Height, Input, OutPoint, Output, Tx, TxId};
+
+use super::{merkle, network};
+
+/// Scripts longer than this can never run (`MAX_SCRIPT_SIZE` of Bitcoin Core), so their outputs are no coins.
+pub const MAX_SCRIPT_SIZE: usize = 10_000;
+const OP_RETURN: u8 = 0x6a;
+
+/// Why bytes are not a block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConvertError {
+    /// The bytes are not in the form of a block.
+    #[error("these {length} bytes are not a block: {cause}")]
+    Malformed {
+        /// How many bytes there were.
+        length: usize,
+        /// Where it went wrong.
+        cause: String,
+    },
+    /// The block is followed by something else.
+    #[error("the block ends after {used} bytes, but {extra} more follow")]
+    TrailingBytes {
+        /// How many bytes the block has.
+        used: usize,
+        /// How many follow.
+        extra: usize,
+    },
+    /// It is another block than the one asked for.
+    #[error("asked for block {expected}, got block {found}")]
+    OtherBlock {
+        /// The block asked for.
+        expected: BlockHash,
+        /// The block found.
+        found: BlockHash,
+    },
+    /// The transactions are not those the header commits to.
+    #[error("block {hash} commits to merkle root {committed}, its transactions have {computed}")]
+    MerkleRoot {
+        /// The block.
+        hash: BlockHash,
+        /// What the header says, in display order.
+        committed: BlockHash,
+        /// What the transactions give, in display order.
+        computed: BlockHash,
+    },
+    /// Transactions are repeated in the way that does not change the merkle root. A good block with this hash may exist.
+    #[error(
+        "block {hash} repeats transactions in the way of CVE-2012-2459: a good block of the same hash may exist, this is \
+         not it"
+    )]
+    RepeatedTransactions {
+        /// The block.
+        hash: BlockHash,
+    },
+    /// No first transaction that mints.
+    #[error("block {hash} does not begin with a coinbase")]
+    NoCoinbase {
+        /// The block.
+        hash: BlockHash,
+    },
+    /// Another transaction mints too.
+    #[error("transaction {position} of block {hash} is a second coinbase")]
+    SecondCoinbase {
+        /// The block.
+        hash: BlockHash,
+        /// Which transaction, counted from 0.
+        position: usize,
+    },
+}
+
+/// Converts a block that takes up all the bytes. Its place in the chain is the caller's knowledge; so is, where it was
+/// asked for by hash, which hash it must have.
+pub fn block(bytes: &[u8], height: Height, expected: Option<&BlockHash>) -> Result<Block, ConvertError> {
+    let (block, used) = block_prefix(bytes, height, expected)?;
+    match bytes.len() - used {
+        0 => Ok(block),
+        extra => Err(ConvertError::TrailingBytes { used, extra }),
+    }
+}
+
+/// Converts a block that may be followed by something else, and says how long it is. A record of a block file may be longer
+/// than its block; Bitcoin Core passes over the rest.
+pub fn block_prefix(
+    bytes: &[u8],
+    height: Height,
+    expected: Option<&BlockHash>,
+) -> Result<(Block, usize), ConvertError> {
+    let mut rest = bytes;
+    let decoded = bitcoin::Block::consensus_decode_from_finite_reader(&mut rest)
+        .map_err(|cause| ConvertError::Malformed { length: bytes.len(), cause: describe(&cause) })?;
+    let block = convert(decoded, height, expected)?;
+    Ok((block, bytes.len() - rest.len()))
+}
+
+fn convert(
+    decoded: bitcoin::Block,
+    height: Height,
+    expected: Option<&BlockHash>,
+) -> Result<Block, ConvertError> {
+    let header = decoded.header;
+    let hash = network::block_hash(header.block_hash());
+    if let Some(expected) = expected.filter(|expected| **expected != hash) {
+        return Err(ConvertError::OtherBlock { expected: *expected, found: hash });
+    }
+
+    let ids: Vec<[u8; 32]> = decoded.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
+    let root = merkle::root(ids.clone());
+    if root.hash != header.merkle_root.to_byte_array() {
+        let committed = network::from_wire(header.merkle_root.to_byte_array());
+        return Err(ConvertError::MerkleRoot { hash, committed, computed: network::from_wire(root.hash) });
+    }
+    if root.ambiguous {
+        return Err(ConvertError::RepeatedTransactions { hash });
+    }
+    if !decoded.txdata.first().is_some_and(bitcoin::Transaction::is_coinbase) {
+        return Err(ConvertError::NoCoinbase { hash });
+    }
+    // It would mint without limit: a coinbase has no inputs that anybody checks.
+    if let Some(after) = decoded.txdata.iter().skip(1).position(bitcoin::Transaction::is_coinbase) {
+        return Err(ConvertError::SecondCoinbase { hash, position: after + 1 });
+    }
+
+    let txs = decoded.txdata.into_iter().zip(ids).map(|(tx, id)| transaction(tx, id, height)).collect();
+    let parent = network::block_hash(header.prev_blockhash);
+    Ok(Block { height, hash, parent, time: header.time.into(), txs })
+}
+
+fn transaction(tx: bitcoin::Transaction, id: [u8; 32], height: Height) -> Tx {
+    let coinbase = tx.is_coinbase();
+    // A block is far smaller than 4 GiB, and so is what is in it.
+    let size = u32::try_from(tx.total_size()).unwrap_or(u32::MAX);
+    let inputs = if coinbase { Vec::new() } else { tx.input.iter().map(input).collect() };
+    let outputs = tx.output.into_iter().map(|made| output(made, height)).collect();
+    Tx {
+        txid: txid(id),
+        version: tx.version.0 as u32,
+        locktime: tx.lock_time.to_consensus_u32(),
+        fee: None,
+        size,
+        coinbase,
+        inputs,
+        outputs,
+    }
+}
+
+fn input(input: &bitcoin::TxIn) -> Input {
+    let spent = input.previous_output;
+    Input::of(OutPoint::new(txid(spent.txid.to_byte_array()), spent.vout))
+}
+
+fn output(output: bitcoin::TxOut, height: Height) -> Output {
+    let script = output.script_pubkey.into_bytes();
+    // Bitcoin Core never adds the coins of the first block: nobody can spend them, and they are not counted.
+    let spendable = height != Height::GENESIS && !is_unspendable(&script);
+    Output { spendable, ..Output::new(output.value.to_sat(), Bytes::from(script)) }
+}
+
+/// Whether an output with this script is no coin, exactly as `CScript::IsUnspendable` of Bitcoin Core.
+pub fn is_unspendable(script: &[u8]) -> bool {
+    script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_SIZE
+}
+
+fn txid(mut bytes: [u8; 32]) -> TxId {
+    bytes.reverse();
+    TxId(bytes)
+}
+
+/// The library's own words hide the cause behind a general phrase.
+fn describe(error: &encode::Error) -> String {
+    match error {
+        encode::Error::Io(cause) => format!("it ends too early ({cause})"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unspendable_is_what_bitcoin_core_says() {
+        assert!(is_unspendable(&[OP_RETURN]));
+        assert!(is_unspendable(&[OP_RETURN, 1, 2]));
+        assert!(is_unspendable(&vec![0x51; 10_001]));
+        assert!(!is_unspendable(&vec![0x51; 10_000]));
+        // An empty script can be spent by anybody, and OP_RETURN further on fails only when it runs.
+        assert!(!is_unspendable(&[]));
+        assert!(!is_unspendable(&[0x51, OP_RETURN]));
+    }
+}

@@ -1,0 +1,15 @@
+//! Bitcoin.
+//!
+//! Hashes are turned around here and nowhere else: Bitcoin's wire has them last byte first, Sapwood holds them as people
+//! write them.
+
+pub mod blk;
+pub mod convert;
+mod merkle;
+pub mod network;
+pub mod rpc;
+pub mod work;
+
+pub use blk::{BlkOptions, BlkSource};
+pub use network::Network;
+pub use rpc::{Auth, RpcOptions, RpcSource};

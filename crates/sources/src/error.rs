@@ -1,0 +1,173 @@
+//! What can go wrong between a chain and its follower.
+
+use std::{fmt, io, path::PathBuf};
+
+use sapwood_types::{BlockHash, Height};
+
+use crate::bitcoin::{
+    Network,
+    convert::ConvertError,
+    network,
+    rpc::{RpcError, auth},
+};
+
+/// A source could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// A file could not be read.
+    #[error("{path}: {cause}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What kind of failure.
+        kind: io::ErrorKind,
+        /// What the system said.
+        cause: String,
+    },
+    /// There are no block files.
+    #[error(
+        "{path} has no block files (blk00000.dat and so on): give the `blocks` directory of a node, or the files themselves",
+        path = path.display()
+    )]
+    NoBlockFiles {
+        /// Where they were looked for.
+        path: PathBuf,
+    },
+    /// The block files have no blocks.
+    #[error(
+        "no block of {network} was found in {path} or any file beside it; its first bytes are {first}. \
+         If a newer node wrote the files, copy its xor.dat too",
+        path = path.display()
+    )]
+    NoBlocks {
+        /// The network that was asked for.
+        network: Network,
+        /// The first file that is not empty.
+        path: PathBuf,
+        /// What it begins with.
+        first: String,
+    },
+    /// The key file does not hold a key.
+    #[error(
+        "{path} should hold 8 bytes, the key over the block files, but has {length}: copy it again from the node",
+        path = path.display()
+    )]
+    XorKey {
+        /// The key file.
+        path: PathBuf,
+        /// How many bytes it has.
+        length: u64,
+    },
+    /// The blocks are another network's.
+    #[error(
+        "{path} begins with {magic}, not with that of {wanted}: {fix}",
+        path = path.display(), magic = network::describe_magic(*magic), fix = network_fix(*magic, *wanted)
+    )]
+    WrongNetwork {
+        /// The file.
+        path: PathBuf,
+        /// The network that was asked for.
+        wanted: Network,
+        /// The magic that was found.
+        magic: [u8; 4],
+    },
+    /// A block is not what it should be.
+    #[error("the block {place} is bad: {cause}. Get it again from another node")]
+    BadBlock {
+        /// Where it came from.
+        place: Place,
+        /// Its hash, if it was known beforehand.
+        hash: Option<BlockHash>,
+        /// What is wrong with it.
+        cause: Box<ConvertError>,
+    },
+    /// The source went over to another chain while it was read.
+    #[error(
+        "the chain changed while it was read: block {height} follows {parent}, but the block before was {before}. Look for \
+         the fork point and read on from there"
+    )]
+    ChainChanged {
+        /// The height at which it was noticed.
+        height: Height,
+        /// The parent of the block that was read there.
+        parent: BlockHash,
+        /// The block that was read before it.
+        before: BlockHash,
+    },
+    /// The node could not be asked.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The caller asked to stop.
+    #[error("stopped on request")]
+    Interrupted,
+    /// The background task that did the work ended abnormally.
+    #[error("the task that read from the source ended abnormally: {cause}")]
+    Task {
+        /// What is known of it.
+        cause: String,
+    },
+}
+
+impl SourceError {
+    /// Whether it may be gone at the next try, without anybody doing anything: a node that is restarted, a chain that changed.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            SourceError::ChainChanged { .. } => true,
+            SourceError::Rpc(error) => matches!(
+                error,
+                RpcError::Unreachable { .. }
+                    | RpcError::Timeout { .. }
+                    | RpcError::WarmingUp { .. }
+                    // A node takes its cookie away when it stops, and brings another one.
+                    | RpcError::Cookie { .. }
+                    | RpcError::Unauthorized { with: auth::COOKIE, .. }
+            ),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> SourceError {
+        let path = path.into();
+        move |error| SourceError::File { path, kind: error.kind(), cause: error.to_string() }
+    }
+
+    pub(crate) fn task(error: tokio::task::JoinError) -> SourceError {
+        SourceError::Task { cause: error.to_string() }
+    }
+}
+
+/// Where a block came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The first byte of the block.
+        offset: u64,
+    },
+    /// From a node.
+    Node {
+        /// Its address.
+        url: String,
+    },
+    /// Known to the program.
+    BuiltIn,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File { path, offset } => write!(f, "at byte {offset} of {}", path.display()),
+            Place::Node { url } => write!(f, "from {url}"),
+            Place::BuiltIn => f.write_str("that the program brings along"),
+        }
+    }
+}
+
+fn network_fix(magic: [u8; 4], wanted: Network) -> String {
+    match Network::of_magic(magic) {
+        Some(found) => format!("say `--network {found}`, or give the files of {wanted}"),
+        None => format!("give the files of {wanted}"),
+    }
+}

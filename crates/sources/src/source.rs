@@ -1,0 +1,114 @@
+//! What a follower of a chain needs of it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sapwood_types::{Block, BlockHash, Height};
+
+use crate::SourceError;
+
+/// A block's place in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChainPoint {
+    /// Its height.
+    pub height: Height,
+    /// Its hash.
+    pub hash: BlockHash,
+}
+
+impl ChainPoint {
+    /// The block `hash` at `height`.
+    pub fn new(height: Height, hash: BlockHash) -> Self {
+        Self { height, hash }
+    }
+}
+
+impl fmt::Display for ChainPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} ({})", self.height, self.hash)
+    }
+}
+
+/// What a source knows of a block without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceHeader {
+    /// Its height.
+    pub height: Height,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// The hash of the block before it.
+    pub parent: BlockHash,
+    /// When it was made, in seconds since 1970, by its own account.
+    pub time: u64,
+    /// Whether it is on the chain the source holds for the best.
+    pub on_best_chain: bool,
+}
+
+/// A chain, as its source sees it at this moment. It may be another one at the next call.
+///
+/// - To **reconcile**, compare one's own hash at a height with [`hash_at`](BlockSource::hash_at): equal heights may have
+///   different blocks.
+/// - To **find a fork point**, go down from one's own last block until `hash_at` agrees; or, with a block of the source in
+///   hand, go up its ancestry with [`walk_parents`].
+/// - To **catch up**, read with [`ReadAhead`](crate::ReadAhead).
+/// - To **follow**, [`wait_for_change`](BlockSource::wait_for_change).
+#[async_trait]
+pub trait BlockSource: Send + Sync {
+    /// What to call it in messages.
+    fn name(&self) -> String;
+
+    /// The last block of the best chain. Nothing if there is no block at all.
+    async fn tip(&self) -> Result<Option<ChainPoint>, SourceError>;
+
+    /// The block of the best chain at a height. Nothing above the tip.
+    async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError>;
+
+    /// What is known of a block, on the best chain or not. Nothing if the source does not know it, or not where it belongs.
+    async fn header(&self, hash: &BlockHash) -> Result<Option<SourceHeader>, SourceError>;
+
+    /// A block, on the best chain or not. Nothing if the source does not know it, or not where it belongs.
+    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError>;
+
+    /// The block of the best chain at a height. Nothing above the tip.
+    async fn block_at(&self, height: Height) -> Result<Option<Arc<Block>>, SourceError> {
+        match self.hash_at(height).await? {
+            Some(hash) => self.block(&hash).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until the tip is another one than `known`, but no longer than `timeout`, and returns the tip. It may still be
+    /// `known`. Can be dropped at any time.
+    async fn wait_for_change(
+        &self,
+        known: Option<&BlockHash>,
+        timeout: Duration,
+    ) -> Result<Option<ChainPoint>, SourceError>;
+
+    /// Tells the source that a block turned out bad, so that neither it nor its descendants are part of the best chain any
+    /// more. Returns whether the source took note. One that follows the opinion of somebody else, as a node's, does not.
+    async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError>;
+
+    /// Whether the chain's rules let this block's transactions write over older ones that have unspent outputs.
+    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool;
+}
+
+/// The ancestors of a block, itself first, as long as `go_on` says so and the source knows them. The last one is that for
+/// which `go_on` said no, if there was one.
+pub async fn walk_parents(
+    source: &dyn BlockSource,
+    from: BlockHash,
+    mut go_on: impl FnMut(&SourceHeader) -> bool,
+) -> Result<Vec<SourceHeader>, SourceError> {
+    let mut walked = Vec::new();
+    let mut next = from;
+    while let Some(header) = source.header(&next).await? {
+        let more = go_on(&header) && header.height > Height::GENESIS;
+        walked.push(header);
+        if !more {
+            break;
+        }
+        next = header.parent;
+    }
+    Ok(walked)
+}

@@ -1,0 +1,248 @@
+//! Something that speaks like a node, serves real blocks, and misbehaves when told to.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sapwood_sources::bitcoin::{Auth, Network, RpcOptions};
+use serde_json::{Value, json};
+
+use crate::data::Files;
+
+/// user:secret
+pub(crate) const LOGIN: &str = "Basic dXNlcjpzZWNyZXQ=";
+
+/// What to do with a request instead of answering it.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    /// Close the connection without a word.
+    Drop,
+    /// Promise a body and close the connection in the middle of it.
+    Cut,
+    /// Answer with this status and body.
+    Say(u16, String),
+    /// Answer, but late.
+    Late(Duration),
+}
+
+impl Trouble {
+    /// The node's own error.
+    pub(crate) fn error(status: u16, code: i64, message: &str) -> Trouble {
+        let error = json!({"result": null, "error": {"code": code, "message": message}, "id": 1});
+        Trouble::Say(status, error.to_string())
+    }
+}
+
+pub(crate) struct State {
+    blocks: HashMap<String, Stored>,
+    chain: Vec<String>,
+    pub(crate) login: String,
+    pub(crate) troubles: VecDeque<Trouble>,
+    /// Methods that do not exist.
+    pub(crate) missing: Vec<&'static str>,
+    pub(crate) pruned_below: Option<u32>,
+    /// What was asked.
+    pub(crate) asked: Vec<String>,
+}
+
+struct Stored {
+    bytes: Vec<u8>,
+    parent: String,
+    time: u32,
+    height: u32,
+}
+
+pub(crate) struct FakeNode {
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) url: String,
+}
+
+impl FakeNode {
+    /// A node that knows the blocks of a file and holds the one with this hash for the best.
+    pub(crate) fn new(file: &[u8], tip: &str) -> FakeNode {
+        let mut blocks: HashMap<String, Stored> = HashMap::new();
+        for raw in Files::of(file).in_order(Network::Mainnet) {
+            let parent = raw.parent().to_string();
+            let height = blocks.get(&parent).map_or(0, |parent| parent.height + 1);
+            let stored = Stored { parent, time: raw.header.time, height, bytes: raw.bytes.clone() };
+            blocks.insert(raw.hash().to_string(), stored);
+        }
+        let state = State {
+            blocks,
+            chain: Vec::new(),
+            login: LOGIN.to_owned(),
+            troubles: VecDeque::new(),
+            missing: Vec::new(),
+            pruned_below: None,
+            asked: Vec::new(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let node = FakeNode { state: Arc::new(Mutex::new(state)), url };
+        node.go_to(tip);
+        let state = node.state.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let state = state.clone();
+                thread::spawn(move || serve(connection, &state));
+            }
+        });
+        node
+    }
+
+    /// Makes another block the tip.
+    pub(crate) fn go_to(&self, tip: &str) {
+        let mut state = self.state.lock().unwrap();
+        let mut chain = Vec::new();
+        let mut at = tip.to_owned();
+        while let Some(block) = state.blocks.get(&at) {
+            chain.push(at.clone());
+            at = block.parent.clone();
+        }
+        assert!(!chain.is_empty(), "{tip} is not known");
+        chain.reverse();
+        state.chain = chain;
+    }
+
+    /// The next requests meet these troubles, one each.
+    pub(crate) fn trouble(&self, troubles: impl IntoIterator<Item = Trouble>) {
+        self.state.lock().unwrap().troubles.extend(troubles);
+    }
+
+    pub(crate) fn options(&self) -> RpcOptions {
+        let auth = Auth::Password { user: "user".to_owned(), password: "secret".to_owned() };
+        RpcOptions::new(Network::Mainnet, self.url.clone(), auth)
+    }
+}
+
+fn serve(connection: TcpStream, state: &Mutex<State>) {
+    connection.set_nodelay(true).unwrap();
+    let mut to = connection.try_clone().unwrap();
+    let mut from = BufReader::new(connection);
+    while let Some((login, body)) = request(&mut from) {
+        let trouble = state.lock().unwrap().troubles.pop_front();
+        let (status, text) = match trouble {
+            Some(Trouble::Drop) => return,
+            Some(Trouble::Cut) => {
+                let _ = to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"result\": ");
+                return;
+            }
+            Some(Trouble::Say(status, text)) => (status, text),
+            Some(Trouble::Late(by)) => {
+                thread::sleep(by);
+                answer(state, &login, &body)
+            }
+            None => answer(state, &login, &body),
+        };
+        let head = format!(
+            "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            text.len()
+        );
+        if to.write_all(&[head.as_bytes(), text.as_bytes()].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Who asks, and the body of the question.
+fn request(from: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
+    let (mut login, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if from.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(": ") {
+            match name.to_lowercase().as_str() {
+                "authorization" => login = value.to_owned(),
+                "content-length" => length = value.parse().unwrap(),
+                _ => {}
+            }
+        }
+    }
+    let mut body = vec![0; length];
+    from.read_exact(&mut body).ok()?;
+    Some((login, body))
+}
+
+fn answer(state: &Mutex<State>, login: &str, body: &[u8]) -> (u16, String) {
+    if state.lock().unwrap().login != login {
+        return (401, String::new());
+    }
+    let question: Value = serde_json::from_slice(body).unwrap();
+    let method = question["method"].as_str().unwrap();
+    let missing = {
+        let mut state = state.lock().unwrap();
+        state.asked.push(method.to_owned());
+        state.missing.contains(&method)
+    };
+    let result =
+        if missing { Err((-32601, "Method not found")) } else { call(state, method, &question["params"]) };
+    let id = &question["id"];
+    match result {
+        Ok(result) => (200, json!({"result": result, "error": null, "id": id}).to_string()),
+        Err((code, message)) => {
+            let error = json!({"result": null, "error": {"code": code, "message": message}, "id": id});
+            (if code == -32601 { 404 } else { 500 }, error.to_string())
+        }
+    }
+}
+
+fn call(state: &Mutex<State>, method: &str, params: &Value) -> Result<Value, (i64, &'static str)> {
+    if method == "waitforblockheight" {
+        let end = Instant::now() + Duration::from_millis(params[1].as_u64().unwrap());
+        loop {
+            let state = state.lock().unwrap();
+            let (hash, height) = (state.chain.last().unwrap(), state.chain.len() - 1);
+            if height as u64 >= params[0].as_u64().unwrap() || Instant::now() >= end {
+                return Ok(json!({"hash": hash, "height": height}));
+            }
+            drop(state);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let state = state.lock().unwrap();
+    let tip = state.chain.len() - 1;
+    let stored = || params[0].as_str().and_then(|hash| state.blocks.get(hash)).ok_or((-5, "Block not found"));
+    match method {
+        "getblockchaininfo" => Ok(json!({
+            "chain": "main", "blocks": tip, "headers": tip + 3, "bestblockhash": state.chain[tip],
+            "initialblockdownload": true, "verificationprogress": 0.25,
+            "pruned": state.pruned_below.is_some(), "pruneheight": state.pruned_below,
+        })),
+        "getblockhash" => {
+            let height = params[0].as_u64().unwrap() as usize;
+            state.chain.get(height).map(|hash| json!(hash)).ok_or((-8, "Block height out of range"))
+        }
+        "getblockheader" => {
+            let block = stored()?;
+            let active = state.chain.get(block.height as usize).map(String::as_str) == params[0].as_str();
+            let mut info = json!({
+                "hash": params[0], "height": block.height, "time": block.time,
+                "confirmations": if active { 1 + tip as i64 - i64::from(block.height) } else { -1 },
+            });
+            if block.height > 0 {
+                info["previousblockhash"] = json!(block.parent);
+            }
+            Ok(info)
+        }
+        "getblock" => {
+            let block = stored()?;
+            if state.pruned_below.is_some_and(|below| block.height < below) {
+                return Err((-1, "Block not available (pruned data)"));
+            }
+            assert_eq!(params[1], 0);
+            Ok(json!(block.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+        }
+        other => panic!("{other} is not a call this program makes"),
+    }
+}
