@@ -1,7 +1,7 @@
 //! The interface of a store, split by what callers do: read, write, prune, diagnose.
 //!
 //! Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
-//! [`BatchError::Items`](crate::BatchError::Items); the others are written. Blocks are all or nothing.
+//! [`BatchError::Items`]; the others are written. Blocks are all or nothing.
 
 use std::{path::Path, sync::Arc};
 
