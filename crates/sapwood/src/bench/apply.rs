@@ -24,6 +24,7 @@ use super::{
     chain::{BenchChain, RETENTION, prune_all},
     measure::{Times, bytes_on_disk, peak_rss_bytes},
     report::ApplyReport,
+    working_directory,
 };
 
 /// Blocks the child applies before it is killed, so that there is a log to replay.
@@ -76,7 +77,7 @@ impl Apply {
             self.blocks = self.blocks.min(30);
         }
         let temporary = tempfile::tempdir().context("making a temporary directory")?;
-        let directory = self.data.clone().unwrap_or_else(|| temporary.path().to_owned());
+        let directory = working_directory(self.data.as_deref(), &temporary)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
         let report = runtime.block_on(self.measure(&directory))?;
         if self.json {

@@ -7,9 +7,13 @@ mod report;
 mod show;
 mod workload;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand};
+use tempfile::TempDir;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -53,6 +57,17 @@ impl Command {
     }
 }
 
+/// The directory to work in: the one asked for, which must be new, or a temporary one.
+fn working_directory(asked: Option<&Path>, temporary: &TempDir) -> anyhow::Result<PathBuf> {
+    match asked {
+        Some(asked) if asked.exists() => {
+            anyhow::bail!("{} exists already: name a directory that does not", asked.display())
+        }
+        Some(asked) => Ok(asked.to_owned()),
+        None => Ok(temporary.path().join("bench")),
+    }
+}
+
 /// Reads `30s`, `2m` or `500ms`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -68,6 +83,14 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_exists_is_left_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        assert!(working_directory(Some(temporary.path()), &temporary).is_err());
+        let new = temporary.path().join("new");
+        assert_eq!(working_directory(Some(&new), &temporary).unwrap(), new);
+    }
 
     #[test]
     fn durations_are_read_as_people_write_them() {

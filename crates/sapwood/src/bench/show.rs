@@ -17,6 +17,7 @@ use super::{
     measure::{Times, bytes_on_disk},
     parse_duration,
     report::thousands,
+    working_directory,
 };
 
 /// Apply and prune blocks for a while, with a live display.
@@ -35,7 +36,7 @@ pub(crate) struct Show {
 impl Show {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let temporary = tempfile::tempdir().context("making a temporary directory")?;
-        let directory = self.data.clone().unwrap_or_else(|| temporary.path().join("store"));
+        let directory = working_directory(self.data.as_deref(), &temporary)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
         runtime.block_on(self.show(&directory))
     }
@@ -104,8 +105,11 @@ impl Show {
         println!("records kept         {:>12}", thousands(counts.records));
         println!("live outputs         {:>12}", thousands(counts.unspent));
         println!("on disk              {:>8} MiB", bytes_on_disk(directory) >> 20);
-        println!("verified             {report}");
-        anyhow::ensure!(report.is_clean(), "the store is damaged");
+        anyhow::ensure!(report.is_clean(), "the store is damaged: {report}");
+        println!(
+            "verified             {:>12}   records and their indexes, nothing is broken",
+            thousands(report.records)
+        );
         Ok(())
     }
 }
