@@ -66,10 +66,10 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS (60) each; FUZZ_TARGETS picks some
 	done
 
 crash: setup ## Kill the embedded store CRASHES (5000) times and check what is left
-	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --release -p sapwood-store-embedded -E 'test(crash_)' --no-capture
+	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(crash_)' --no-capture
 
 prop: setup ## Run SEQUENCES (100000) random sequences against the model
-	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --release -p sapwood-store-embedded -E 'test(state_machine)'
+	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
 
 docs: setup ## Build the API documentation
 	cargo doc --release --no-deps --workspace

@@ -15,6 +15,11 @@ pub(crate) fn page(txid: &TxId, number: u32) -> [u8; 36] {
     key
 }
 
+/// The key of a note. No other key in its column family begins so.
+pub(crate) fn note(name: &str) -> Vec<u8> {
+    [b"note/", name.as_bytes()].concat()
+}
+
 /// The key of an undo record.
 pub(crate) fn undo(height: Height) -> [u8; 4] {
     height.0.to_be_bytes()

@@ -306,4 +306,9 @@ impl StoreRead for EmbeddedStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.engine.published.read().counts)
     }
+
+    async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        let key = keys::note(name);
+        self.run(move |engine| engine.get(Column::Meta, &key)).await?
+    }
 }

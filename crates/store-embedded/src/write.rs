@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use rocksdb::WriteBatch;
 use sapwood_rules::Policy;
 use sapwood_store::{
     Applied, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest, DeleteError,
@@ -16,7 +18,7 @@ use sapwood_store::{
 };
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
 
-use crate::{EmbeddedStore, engine::Engine, state::Chain};
+use crate::{EmbeddedStore, columns::Column, engine::Engine, keys, state::Chain};
 
 impl Engine {
     pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
@@ -224,6 +226,21 @@ impl StoreWrite for EmbeddedStore {
         mode: RollbackMode,
     ) -> Result<RolledBack, RollbackError> {
         self.run(move |engine| engine.roll_back(target, mode)).await?
+    }
+
+    async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
+        self.run(move |engine| {
+            let meta = engine.column(Column::Meta)?;
+            let mut batch = WriteBatch::default();
+            for (name, note) in notes {
+                match note {
+                    Some(note) => batch.put_cf(meta, keys::note(&name), note),
+                    None => batch.delete_cf(meta, keys::note(&name)),
+                }
+            }
+            engine.write(batch)
+        })
+        .await?
     }
 
     async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
 
@@ -61,6 +62,9 @@ pub trait StoreRead: Send + Sync {
 
     /// How much there is.
     async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// A note that another part of the program left under a name.
+    async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
 }
 
 /// Writing.
@@ -132,6 +136,10 @@ pub trait StoreWrite: Send + Sync {
         target: Option<(Height, BlockHash)>,
         mode: RollbackMode,
     ) -> Result<RolledBack, RollbackError>;
+
+    /// Leaves notes under names, or removes them, all in one durable write. They mean nothing to the store and are no part of
+    /// its state: holds, jobs, how far somebody got.
+    async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError>;
 
     /// Changes how long things are kept. Takes effect at once.
     async fn set_policy(&self, policy: Policy) -> Result<(), StoreError>;

@@ -19,13 +19,14 @@ use super::Model;
 /// A [`Model`] as a [`Store`].
 pub struct ModelStore {
     model: Mutex<Model>,
+    notes: Mutex<BTreeMap<String, Bytes>>,
     fault: Option<fn(&mut Model)>,
 }
 
 impl ModelStore {
     /// An empty store.
     pub fn new(policy: Policy) -> Self {
-        ModelStore { model: Mutex::new(Model::new(policy)), fault: None }
+        ModelStore { model: Mutex::new(Model::new(policy)), notes: Mutex::default(), fault: None }
     }
 
     /// A store that damages itself after each write, to see whether a test notices.
@@ -131,6 +132,10 @@ impl StoreRead for ModelStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.read().counts())
     }
+
+    async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.notes.lock().expect("nobody panics while holding the notes").get(name).cloned())
+    }
 }
 
 #[async_trait]
@@ -216,6 +221,17 @@ impl StoreWrite for ModelStore {
         mode: RollbackMode,
     ) -> Result<RolledBack, RollbackError> {
         self.write(|model| model.roll_back(target, mode))
+    }
+
+    async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
+        let mut kept = self.notes.lock().expect("nobody panics while holding the notes");
+        for (name, note) in notes {
+            match note {
+                Some(note) => drop(kept.insert(name, note)),
+                None => drop(kept.remove(&name)),
+            }
+        }
+        Ok(())
     }
 
     async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {

@@ -232,6 +232,7 @@ macro_rules! conformance_cases {
             }
             digest {
                 every_kind_of_change_is_seen,
+                notes_are_kept_and_are_not_state,
                 blocks_undo_and_cursor_are_seen,
                 every_field_of_a_transaction_is_seen,
                 the_way_to_a_state_does_not_matter,

@@ -1,5 +1,6 @@
 //! The hash of the whole state. Cases that say "nothing has changed" stand on it, so it must see everything.
 
+use bytes::Bytes;
 use sapwood_rules::PruneContext;
 use sapwood_store::{
     ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode, StorePrune as _, StoreRead as _,
@@ -180,4 +181,20 @@ pub async fn the_way_to_a_state_does_not_matter<F: StoreFactory>(factory: &F) {
     assert_eq!(one.digest().await, other.digest().await);
     one.sound().await;
     other.sound().await;
+}
+
+/// Notes come back, can be removed, and are no part of the state.
+pub async fn notes_are_kept_and_are_not_state<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let before = s.digest().await;
+    let note = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+    s.put_notes(vec![("a".into(), note("one")), ("b".into(), note("two"))]).await.expect("notes");
+    s.put_notes(vec![("a".into(), None), ("b".into(), note("three")), ("c".into(), note(""))])
+        .await
+        .expect("notes");
+    assert_eq!(s.note("a").await, Ok(None));
+    assert_eq!(s.note("b").await, Ok(note("three")));
+    assert_eq!(s.note("c").await, Ok(note("")));
+    assert_eq!(s.note("").await, Ok(None));
+    assert_eq!(s.digest().await, before);
 }

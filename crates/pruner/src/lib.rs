@@ -1,0 +1,1 @@
+//! The pruner service: when to prune, what holds it back, and what it did.

@@ -1,0 +1,1 @@
+//! What the outside sees: gRPC, REST, metrics and the status page.
