@@ -31,6 +31,12 @@ pub enum ChainState {
 }
 
 impl ChainState {
+    /// Whether records may be deleted in this state. Catching up is as good as running: blocks come in order and are applied one
+    /// by one, and a disk must not fill up because there are many of them. Where blocks may go back at any moment, nothing goes.
+    pub fn lets_prune(self) -> bool {
+        matches!(self, ChainState::Running | ChainState::CatchingUp)
+    }
+
     /// The name used in messages and interfaces.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,25 @@
 //! Following a chain: planning, applying and taking back blocks, reconciling, reorganising, and telling about it.
+//!
+//! - [`Plan`] says what a block will do, from the block alone.
+//! - [`Chain`] puts blocks onto a store and takes them back, one after the other, at once or through a queue.
+//! - [`Follower`] keeps a chain where its source is: it reconciles at start, catches up, changes branches, and goes back if the
+//!   new one turns out bad.
+//! - [`Events`] tells everybody, and waits for nobody.
 
+mod chain;
+mod error;
 pub mod events;
+mod follow;
+mod plan;
+mod progress;
+mod queue;
+mod reorg;
+mod timing;
 
+pub use chain::{ApplyMode, Chain, ChainFigures, ChainOptions, DEFAULT_QUEUE};
+pub use error::ChainError;
 pub use events::{ChainState, Event, Events, Latest, Subscription, Told};
+pub use follow::{FollowOptions, Follower, Rejected, Stop};
+pub use plan::{BlockProblem, Plan, PlanError};
+pub use progress::Progress;
+pub use timing::{Timing, TimingSummary};

@@ -89,6 +89,15 @@ pub trait BlockSource: Send + Sync {
     /// more. Returns whether the source took note. One that follows the opinion of somebody else, as a node's, does not.
     async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError>;
 
+    /// What a block at this height may mint, if amounts on this chain are checked by that: no transaction makes more than it
+    /// spends, and the coinbase takes the subsidy and the fees at most.
+    fn subsidy(&self, height: Height) -> Option<u64>;
+
+    /// The height of the first block the source has.
+    async fn first(&self) -> Result<Height, SourceError> {
+        Ok(Height::GENESIS)
+    }
+
     /// Whether the chain's rules let this block's transactions write over older ones that have unspent outputs.
     fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool;
 }

@@ -512,6 +512,22 @@ pub enum TxProblem {
     /// It has no outputs.
     #[error("it has no outputs")]
     NoOutputs,
+    /// It makes more than it spends.
+    #[error("it spends {spends} and makes {makes}: {} more than there is", .makes - .spends)]
+    MakesMore {
+        /// What its inputs are worth.
+        spends: u128,
+        /// What its outputs are worth.
+        makes: u128,
+    },
+    /// The coinbase takes more than the block's subsidy and fees.
+    #[error("the coinbase takes {takes}, but the subsidy and the fees of the block are {allowed}")]
+    TakesMore {
+        /// What it takes.
+        takes: u128,
+        /// What it may take.
+        allowed: u128,
+    },
     /// It wins against an unmined transaction that cannot lose.
     #[error("its rival cannot lose: {0}")]
     Rival(Box<ConflictError>),

@@ -116,6 +116,9 @@ pub enum RollbackMode {
 pub struct ApplyOptions {
     /// Let a transaction write over a mined one of the same id that has unspent outputs. Bitcoin has two such blocks.
     pub allow_overwrite: bool,
+    /// What the block may mint. If given, amounts are checked: no transaction makes more than it spends, and the coinbase takes
+    /// no more than this and the fees. Chains with other rules for amounts give nothing.
+    pub subsidy: Option<u64>,
     /// The block's number in the store of the caller, if the caller numbers blocks. Otherwise the next free number is taken.
     pub block_id: Option<u32>,
 }

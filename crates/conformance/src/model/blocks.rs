@@ -7,7 +7,9 @@ use sapwood_store::{
     Applied, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError, RollbackMode, RolledBack,
     error::TxProblem,
 };
-use sapwood_types::{Block, BlockHash, BlockMark, Height, MinedIn, Slot, Spender, Tx, TxId, TxRecord};
+use sapwood_types::{
+    Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxId, TxRecord,
+};
 
 use super::{Model, spending::Wanted};
 
@@ -54,11 +56,27 @@ impl Model {
         let mark = BlockMark { id, height, hash };
         let mut undo = ModelUndo { block: mark, previous: self.last, txs: Vec::new() };
         let mut conflicting = Vec::new();
+        let worth = |tx: &Tx| tx.outputs.iter().map(|output| u128::from(output.value)).sum::<u128>();
+        let mut fees: u128 = 0;
         for tx in &block.txs {
+            let spends: u128 = tx.inputs.iter().filter_map(|input| self.value(input.outpoint)).sum();
             let applied = self.apply_tx(tx, &mark, block.time, options.allow_overwrite, &mut conflicting);
             let problem =
                 |problem| ApplyError::Tx { hash, height, txid: tx.txid, problem: Box::new(problem) };
             undo.txs.push(applied.map_err(problem)?);
+            let makes = worth(tx);
+            match spends.checked_sub(makes) {
+                _ if options.subsidy.is_none() || tx.coinbase => {}
+                Some(fee) => fees += fee,
+                None => return Err(problem(TxProblem::MakesMore { spends, makes })),
+            }
+        }
+        if let (Some(subsidy), Some(coinbase)) = (options.subsidy, block.txs.iter().find(|tx| tx.coinbase)) {
+            let (takes, allowed) = (worth(coinbase), fees + u128::from(subsidy));
+            if takes > allowed {
+                let problem = Box::new(TxProblem::TakesMore { takes, allowed });
+                return Err(ApplyError::Tx { hash, height, txid: coinbase.txid, problem });
+            }
         }
         let mined = undo.txs.iter().filter(|tx| tx.known).count();
         let applied = Applied { block: mark, created: undo.txs.len() - mined, mined, conflicting };
@@ -70,6 +88,12 @@ impl Model {
         self.floor = Some(self.floor.map_or(height, |before| before.max(window)));
         self.note_forget_bound();
         Ok(applied)
+    }
+
+    /// What an output is worth, if it is there.
+    fn value(&self, outpoint: OutPoint) -> Option<u128> {
+        let output = self.record(outpoint.txid)?.outputs.get(outpoint.vout as usize)?.as_ref()?;
+        Some(output.value.into())
     }
 
     fn apply_tx(

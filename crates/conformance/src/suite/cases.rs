@@ -197,6 +197,7 @@ macro_rules! conformance_cases {
                 no_outputs_and_duplicates_are_errors,
                 a_rival_that_cannot_lose_stops_the_block,
                 a_refused_block_uses_no_number,
+                amounts_are_checked_where_asked_for,
             }
             rollback {
                 for_a_node_transactions_are_unmined_again,

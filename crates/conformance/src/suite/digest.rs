@@ -197,4 +197,5 @@ pub async fn notes_are_kept_and_are_not_state<F: StoreFactory>(factory: &F) {
     assert_eq!(s.note("c").await, Ok(note("")));
     assert_eq!(s.note("").await, Ok(None));
     assert_eq!(s.digest().await, before);
+    s.sound().await;
 }

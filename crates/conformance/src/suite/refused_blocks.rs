@@ -7,7 +7,7 @@ use sapwood_store::{
     ApplyError, ApplyOptions, ConflictError, InputRefusal, Reassign, StoreRead as _, StoreWrite as _,
     error::TxProblem,
 };
-use sapwood_types::{Block, Height, Tx};
+use sapwood_types::{Block, Height, Output, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
 use crate::fixtures::*;
@@ -257,5 +257,45 @@ pub async fn a_refused_block_uses_no_number<F: StoreFactory>(factory: &F) {
     let options = ApplyOptions { block_id: Some(90), ..ApplyOptions::default() };
     s.apply_block(bad, options).await.expect_err("it has a transaction without outputs");
     assert_eq!(s.extend(&[]).await.block.id, 2);
+    s.sound().await;
+}
+
+/// Where amounts are checked, nothing makes more than it spends, and the coinbase takes the subsidy and the fees at most.
+pub async fn amounts_are_checked_where_asked_for<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let root = coin("root", 2);
+    s.start(10, &[&root]).await;
+    let worth = |tx: Tx, values: &[u64]| Tx {
+        outputs: values.iter().map(|value| Output { value: *value, ..tx.outputs[0].clone() }).collect(),
+        ..tx
+    };
+    let spender = |values: &[u64]| worth(child("spender", &[(&root, 0), (&root, 1)], 1), values);
+    let minted = |values: &[u64]| worth(coinbase("minted", 1), values);
+    let subsidy = ApplyOptions { subsidy: Some(50), ..ApplyOptions::default() };
+    // The two outputs are worth 1,000 and 1,001. The data output counts although nobody can spend it.
+    let mut burnt = spender(&[2_001]);
+    burnt.outputs.push(Output { value: 1, ..Output::data(&b"data"[..]) });
+    let too_much = [
+        (vec![minted(&[50]), spender(&[2_002])], 1, TxProblem::MakesMore { spends: 2_001, makes: 2_002 }),
+        (vec![minted(&[50]), burnt], 1, TxProblem::MakesMore { spends: 2_001, makes: 2_002 }),
+        (
+            vec![minted(&[50]), spender(&[u64::MAX, u64::MAX])],
+            1,
+            TxProblem::MakesMore { spends: 2_001, makes: 2 * u128::from(u64::MAX) },
+        ),
+        (vec![minted(&[61]), spender(&[1_991])], 0, TxProblem::TakesMore { takes: 61, allowed: 60 }),
+    ];
+    for (txs, bad, problem) in too_much {
+        let block = Arc::new(s.next_block(&txs.iter().collect::<Vec<_>>()).await);
+        let before = s.digest().await;
+        let refused = refused_tx(&block, &txs[bad], problem);
+        assert_eq!(s.apply_block(block.clone(), subsidy).await, Err(refused.clone()));
+        s.assert_unchanged(before, &refused.to_string()).await;
+    }
+    let exactly = [minted(&[60]), spender(&[1_991])];
+    let block = Arc::new(s.next_block(&exactly.iter().collect::<Vec<_>>()).await);
+    s.apply_block(block, subsidy).await.expect("just enough");
+    let any = s.next_block(&[&worth(child("unchecked", &[(&exactly[1], 0)], 1), &[u64::MAX])]).await;
+    s.try_apply(&any).await.expect("amounts are not checked unless asked for");
     s.sound().await;
 }

@@ -95,6 +95,16 @@ impl Network {
             && OVERWRITING.iter().any(|(at, name)| *at == height && name.parse().as_ref() == Ok(hash))
     }
 
+    /// What a block at this height mints.
+    pub fn subsidy(self, height: Height) -> u64 {
+        const FIRST: u64 = 50 * 100_000_000;
+        let halving = match self {
+            Network::Regtest => 150,
+            _ => 210_000,
+        };
+        FIRST.checked_shr(height.0 / halving).unwrap_or(0)
+    }
+
     /// Where a node listens for JSON-RPC unless told otherwise.
     pub fn default_rpc_port(self) -> u16 {
         match self {
@@ -186,6 +196,17 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_subsidy_halves_until_nothing_is_left() {
+        let mainnet = |height| Network::Mainnet.subsidy(Height(height));
+        assert_eq!(
+            [mainnet(0), mainnet(209_999), mainnet(210_000)],
+            [50, 50, 25].map(|coins: u64| coins * 100_000_000)
+        );
+        assert_eq!([mainnet(33 * 210_000 - 1), mainnet(33 * 210_000), mainnet(u32::MAX)], [1, 0, 0]);
+        assert_eq!(Network::Regtest.subsidy(Height(150)), 25 * 100_000_000);
+    }
 
     #[test]
     fn every_name_people_use_is_understood() {

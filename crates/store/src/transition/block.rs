@@ -78,16 +78,27 @@ pub fn apply(
         mark,
         options,
         policy,
+        fees: 0,
         outcome: BlockOutcome { undo, conflicting: Vec::new() },
     };
+    let refused = |tx: &Tx, refused| match refused {
+        Refused::Store(error) => ApplyError::Store(error),
+        Refused::Problem(problem) => {
+            let (hash, height, problem) = (block.hash, block.height, Box::new(problem));
+            ApplyError::Tx { hash, height, txid: tx.txid, problem }
+        }
+    };
     for tx in &block.txs {
-        applier.apply_tx(tx).map_err(|refused| match refused {
-            Refused::Store(error) => ApplyError::Store(error),
-            Refused::Problem(problem) => {
-                let (hash, height, problem) = (block.hash, block.height, Box::new(problem));
-                ApplyError::Tx { hash, height, txid: tx.txid, problem }
-            }
-        })?;
+        applier.apply_tx(tx).map_err(|error| refused(tx, error))?;
+        if options.subsidy.is_some() && !tx.coinbase {
+            applier.check_amounts(tx).map_err(|error| refused(tx, error))?;
+        }
+    }
+    if let (Some(subsidy), Some(coinbase)) = (options.subsidy, block.txs.iter().find(|tx| tx.coinbase)) {
+        let (takes, allowed) = (worth(coinbase), applier.fees + u128::from(subsidy));
+        if takes > allowed {
+            return Err(refused(coinbase, TxProblem::TakesMore { takes, allowed }.into()));
+        }
     }
     Ok(applier.outcome)
 }
@@ -98,7 +109,14 @@ struct Applier<'set, 'source, 'block> {
     mark: BlockMark,
     options: ApplyOptions,
     policy: &'block Policy,
+    /// What the transactions so far spend more than they make. Only where amounts are checked.
+    fees: u128,
     outcome: BlockOutcome,
+}
+
+/// What the outputs of a transaction are worth, those nobody can spend included.
+fn worth(tx: &Tx) -> u128 {
+    tx.outputs.iter().map(|output| u128::from(output.value)).sum()
 }
 
 impl Applier<'_, '_, '_> {
@@ -121,6 +139,17 @@ impl Applier<'_, '_, '_> {
             return Err(TxProblem::Duplicate { unspent }.into());
         }
         self.replace(tx)
+    }
+
+    /// Checks that a transaction makes no more than it spends. Its inputs are there: they have been held.
+    fn check_amounts(&mut self, tx: &Tx) -> Result<(), Refused> {
+        let mut spends = 0;
+        for input in &tx.inputs {
+            spends += self.set.output(input.outpoint)?.map_or(0, |output| u128::from(output.value));
+        }
+        let makes = worth(tx);
+        self.fees += spends.checked_sub(makes).ok_or(TxProblem::MakesMore { spends, makes })?;
+        Ok(())
     }
 
     /// Lets an input of this block hold what it spends. An unmined rival loses.

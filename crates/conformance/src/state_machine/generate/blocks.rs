@@ -18,7 +18,8 @@ impl Generator {
             [Link::TooLow, Link::TooHigh, Link::OtherParent][self.rng.below(3) as usize]
         };
         let block_id = self.rng.chance(8).then(|| self.block_id(model));
-        let options = ApplyOptions { allow_overwrite: self.rng.chance(15), block_id };
+        let options =
+            ApplyOptions { allow_overwrite: self.rng.chance(15), subsidy: self.subsidy(), block_id };
         let salt = self.salt;
         self.salt += 1;
         let first = self.base;
@@ -43,6 +44,11 @@ impl Generator {
             }
         }
         plan(txs)
+    }
+
+    /// What a block may mint, where that is checked.
+    fn subsidy(&mut self) -> Option<u64> {
+        self.rng.chance(10).then(|| self.rng.below(1 << 20))
     }
 
     /// Transactions to put next into a block of which `after` is the state so far.

@@ -314,6 +314,15 @@ impl BlockSource for BlkSource {
         Ok(true)
     }
 
+    fn subsidy(&self, height: Height) -> Option<u64> {
+        Some(self.0.options.network.subsidy(height))
+    }
+
+    async fn first(&self) -> Result<Height, SourceError> {
+        // The block the files begin after is not in them; the very first block always is known.
+        Ok(self.0.options.anchor.map_or(Height::GENESIS, |anchor| anchor.height.next()))
+    }
+
     fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
         self.0.options.network.allows_overwrite(height, hash)
     }

@@ -266,6 +266,10 @@ impl BlockSource for RpcSource {
         Ok(false)
     }
 
+    fn subsidy(&self, height: Height) -> Option<u64> {
+        Some(self.network.subsidy(height))
+    }
+
     fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
         self.network.allows_overwrite(height, hash)
     }
