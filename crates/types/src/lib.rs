@@ -34,7 +34,7 @@ pub use block::{Block, BlockMark};
 pub use codec::DecodeError;
 pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};
 pub use height::Height;
-pub use outpoint::{OutPoint, Spender};
+pub use outpoint::{OutPoint, ParseOutPointError, Spender};
 pub use page::{MasterPage, OutputPage, PageSummary};
 pub use record::{External, MinedIn, Reassignment, TxHead, TxRecord};
 pub use slot::Slot;

@@ -127,7 +127,7 @@ impl Network {
         }
     }
 
-    fn library(self) -> bitcoin::Network {
+    pub(crate) fn library(self) -> bitcoin::Network {
         match self {
             Network::Mainnet => bitcoin::Network::Bitcoin,
             Network::Testnet3 => bitcoin::Network::Testnet,
