@@ -21,6 +21,7 @@
 
 pub mod block;
 pub mod codec;
+pub mod coin;
 pub mod hash;
 pub mod height;
 pub mod outpoint;
