@@ -5,7 +5,7 @@
 
 pub mod blk;
 pub mod convert;
-mod merkle;
+pub(crate) mod merkle;
 pub mod network;
 pub mod rpc;
 pub mod work;
