@@ -6,7 +6,7 @@
 pub mod address;
 pub mod blk;
 pub mod convert;
-mod merkle;
+pub(crate) mod merkle;
 pub mod network;
 pub mod rpc;
 pub mod work;
