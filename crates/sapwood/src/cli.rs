@@ -6,7 +6,15 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
     bench,
-    command::{get::Get, import::Import, roll_back::RollBack, status::ShowStatus, verify::Verify},
+    command::{
+        config::PrintConfig,
+        get::Get,
+        import::Import,
+        roll_back::RollBack,
+        run::{self, Run},
+        status::ShowStatus,
+        verify::Verify,
+    },
 };
 
 /// Sapwood keeps the living part of a blockchain: its UTXO state, and a pruner that never deletes what is still needed.
@@ -30,6 +38,10 @@ enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Follow a chain until stopped, as the configuration says.
+    Run(Run),
+    /// Print the configuration in effect, with comments.
+    Config(PrintConfig),
     /// Take over a chain from files.
     #[command(subcommand)]
     Import(Import),
@@ -50,8 +62,17 @@ enum Command {
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.log();
-        match self.command {
+        let Cli { command, log_format } = self;
+        if let Command::Run(command) = &command {
+            let config = command.load()?;
+            log(log_format, &config.log.level);
+            run::run(&config)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        log(log_format, "warn");
+        match command {
+            Command::Run(_) => {}
+            Command::Config(config) => config.run()?,
             Command::Import(import) => import.run()?,
             Command::Status(status) => status.run()?,
             Command::Verify(verify) => {
@@ -65,15 +86,15 @@ impl Cli {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    /// Logs to standard error: what is printed is the answer.
-    fn log(&self) {
-        use tracing_subscriber::{EnvFilter, fmt};
-        let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-        let log = fmt().with_env_filter(wanted).with_writer(std::io::stderr);
-        match self.log_format {
-            LogFormat::Text => log.with_target(false).init(),
-            LogFormat::Json => log.json().init(),
-        }
+/// Logs to standard error: what is printed is the answer.
+fn log(format: LogFormat, level: &str) {
+    use tracing_subscriber::{EnvFilter, fmt};
+    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let log = fmt().with_env_filter(wanted).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_target(false).init(),
+        LogFormat::Json => log.json().init(),
     }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod command;
+mod config;
 mod node;
 mod status;
 

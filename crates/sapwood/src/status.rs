@@ -113,7 +113,8 @@ impl Status {
             Some(set) => set,
             None => store.utxo_set(with_hash, progress).await?,
         };
-        let noted = noted_tip(store).await?.map(|tip| BlockRef { height: tip.height.0, hash: tip.hash.to_string() });
+        let noted =
+            noted_tip(store).await?.map(|tip| BlockRef { height: tip.height.0, hash: tip.hash.to_string() });
         let applied: Option<BlockRef> = last.map(BlockRef::from);
         // What is applied is known for sure; the source was somewhere when it was last asked.
         let tip = match (noted, last.map(BlockRef::from)) {

@@ -72,7 +72,12 @@ async fn up_down_and_up(source: impl BlockSource + 'static, expected: &[Value], 
             node.chain.roll_back(Some(point)).await.unwrap();
         }
         let set = node.rolling().await;
-        assert_eq!((set.coins, set.amount, set.digest()), (coins, amount, digest), "going down, at {}", point.height);
+        assert_eq!(
+            (set.coins, set.amount, set.digest()),
+            (coins, amount, digest),
+            "going down, at {}",
+            point.height
+        );
     }
     assert_eq!(node.store.last_applied().await.unwrap().unwrap().height, Height::GENESIS);
     node.chain.roll_back(None).await.unwrap();
@@ -172,7 +177,8 @@ async fn block_test(dir: &Path, mode: RollbackMode) {
             refused.entry(rejected.hash).or_insert_with(|| (number, rejected.cause.clone()));
         }
         if submit.starts_with("bad-") && !is_out_of_scope(submit) {
-            let (_, cause) = refused.get(&raw.hash()).unwrap_or_else(|| panic!("{number} ({submit}) was accepted"));
+            let (_, cause) =
+                refused.get(&raw.hash()).unwrap_or_else(|| panic!("{number} ({submit}) was accepted"));
             assert!(same_reason(submit, cause), "block {number}: {submit}, but here {cause}");
         }
         assert_eq!(Row::of(&node, false).await, Row::expected(event), "after block {number} ({submit})");

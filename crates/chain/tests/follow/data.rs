@@ -122,7 +122,8 @@ impl Node {
     }
 
     pub(crate) fn follow_shared(&self, source: Arc<dyn BlockSource>) -> Follower {
-        let options = FollowOptions { retry: std::time::Duration::from_millis(1), ..FollowOptions::default() };
+        let options =
+            FollowOptions { retry: std::time::Duration::from_millis(1), ..FollowOptions::default() };
         Follower::new(self.chain.clone(), source, options, Stop::default())
     }
 

@@ -1,10 +1,6 @@
 //! A source that does what a test says.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sapwood_conformance::fixtures::{child, coin, coinbase};
@@ -131,7 +127,13 @@ pub(crate) fn on(branch: &[Arc<Block>], label: &str, txs: Vec<Tx>) -> Arc<Block>
     let name = format!("{label} {height}");
     hash[..name.len()].copy_from_slice(name.as_bytes());
     let parent = branch.last().map_or(BlockHash::default(), |block| block.hash);
-    Arc::new(Block { height, hash: BlockHash(hash), parent, time: 1_700_000_000 + u64::from(height.0), txs: all })
+    Arc::new(Block {
+        height,
+        hash: BlockHash(hash),
+        parent,
+        time: 1_700_000_000 + u64::from(height.0),
+        txs: all,
+    })
 }
 
 /// A branch with so many more blocks, each of which spends from the one before it.

@@ -138,7 +138,9 @@ fn slot_json(slot: &Slot) -> Value {
             "input": spender.vin,
             "mined_at": child_mined_at.map(|height| height.0),
         }),
-        Slot::Settled { child_mined_at } => json!({ "state": "spent", "by": null, "mined_at": child_mined_at.0 }),
+        Slot::Settled { child_mined_at } => {
+            json!({ "state": "spent", "by": null, "mined_at": child_mined_at.0 })
+        }
     }
 }
 

@@ -98,7 +98,8 @@ impl ImportBitcoin {
 
         let started = Instant::now();
         let before = store.last_applied().await?;
-        let mode = if self.asynchronous { ApplyMode::Async { queue: DEFAULT_QUEUE } } else { ApplyMode::Sync };
+        let mode =
+            if self.asynchronous { ApplyMode::Async { queue: DEFAULT_QUEUE } } else { ApplyMode::Sync };
         let chain_options = ChainOptions { mode, rollback: RollbackMode::Follower };
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
         let follow = FollowOptions { stop_at: self.stop_at.map(Height), ..FollowOptions::default() };
@@ -153,8 +154,7 @@ impl ImportBitcoin {
 
     /// Reads the headers of all blocks, and says what is odd about the files.
     async fn open_source(&self, stop: Stop) -> anyhow::Result<BlkSource> {
-        let options =
-            BlkOptions { anchor: self.after, ..BlkOptions::new(self.network, self.places.clone()) };
+        let options = BlkOptions { anchor: self.after, ..BlkOptions::new(self.network, self.places.clone()) };
         let (bar, show) = counting_bar("reading headers");
         let open = move || {
             BlkSource::open(options, |progress| {

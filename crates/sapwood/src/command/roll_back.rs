@@ -36,7 +36,9 @@ impl RollBack {
             let height = Height(self.to);
             let Some(hash) = chain.hash_at(height).await? else {
                 match floor {
-                    Some(floor) => bail!("cannot go back to {height}: the lowest that can be reached is {floor}"),
+                    Some(floor) => {
+                        bail!("cannot go back to {height}: the lowest that can be reached is {floor}")
+                    }
                     None => bail!("nothing is applied"),
                 }
             };

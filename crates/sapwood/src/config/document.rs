@@ -17,7 +17,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ),
     ("source", "Where blocks come from."),
     ("source.kind", "\"blocks\": block files. \"node\": a running node, over its JSON-RPC."),
-    ("source.blocks", "Block files, or directories of them such as a node's `blocks`. New blocks are noticed."),
+    (
+        "source.blocks",
+        "Block files, or directories of them such as a node's `blocks`. New blocks are noticed.",
+    ),
     ("source.node_url", "The node's address, such as http://127.0.0.1:8332."),
     ("source.node_directory", "The node's data directory, where its cookie is. Unless a user is given."),
     ("source.user", "The user for the node's JSON-RPC."),
@@ -36,7 +39,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("policy.reorg_window", "How many blocks can be taken back. At most the retention."),
     ("policy.coinbase_maturity", "Blocks before a coinbase's outputs may be spent."),
     ("policy.reassignment_delay", "Blocks before a reassigned output may be spent."),
-    ("policy.unmined_retention", "Blocks after which an unmined transaction is old, and its parents are preserved."),
+    (
+        "policy.unmined_retention",
+        "Blocks after which an unmined transaction is old, and its parents are preserved.",
+    ),
     ("policy.parent_preservation", "Blocks for which those parents are preserved."),
     ("store", "The embedded store. The defaults suit two cores and a few gigabytes."),
     ("store.block_cache_mib", "Memory for data read from disk."),
@@ -69,7 +75,8 @@ pub(crate) fn render(config: &Config) -> anyhow::Result<String> {
         match key.split_once('.') {
             None => text.push_str(&format!("\n{}[{key}]\n", comment(meaning))),
             Some((section, name)) => {
-                let value = table.get(section).and_then(Value::as_table).and_then(|section| section.get(name));
+                let value =
+                    table.get(section).and_then(Value::as_table).and_then(|section| section.get(name));
                 let Some(value) = value else { continue };
                 text.push_str(&comment(meaning));
                 let is_set = value.as_str().is_some_and(|value| !value.is_empty());

@@ -53,7 +53,9 @@ impl Config {
         self.policy()?;
         match self.source.kind {
             SourceKind::Blocks if self.source.blocks.is_empty() => {
-                bail!("source.blocks is empty: name block files, or directories of them such as a node's `blocks`")
+                bail!(
+                    "source.blocks is empty: name block files, or directories of them such as a node's `blocks`"
+                )
             }
             SourceKind::Node if self.source.node_url.is_empty() => {
                 bail!("source.node_url is empty: give the node's address, such as http://127.0.0.1:8332")
@@ -114,7 +116,11 @@ mod tests {
         assert_eq!(with("SAPWOOD_SOURCE_NODE_URL", "http://x").unwrap().source.node_url, "http://x");
         let blocks = with("SAPWOOD_SOURCE_BLOCKS", "[\"a\", \"b\"]").unwrap().source.blocks;
         assert_eq!(blocks, [PathBuf::from("a"), PathBuf::from("b")]);
-        assert_eq!(with("SAPWOOD_TEST_DATA", "x").unwrap().policy.retention, 5, "others' variables are not ours");
+        assert_eq!(
+            with("SAPWOOD_TEST_DATA", "x").unwrap().policy.retention,
+            5,
+            "others' variables are not ours"
+        );
         let error = format!("{:#}", with("SAPWOOD_POLICY_RETENTON", "7").unwrap_err());
         assert!(error.contains("SAPWOOD_POLICY_RETENTON") && error.contains("policy.retention"), "{error}");
     }
@@ -127,7 +133,8 @@ mod tests {
         config.policy.retention = 100;
         let error = format!("{:#}", config.validate().unwrap_err());
         assert!(error.contains("less than the reorg window of 288"), "{error}");
-        let node = Config { source: Source { kind: SourceKind::Node, ..Source::default() }, ..Config::default() };
+        let node =
+            Config { source: Source { kind: SourceKind::Node, ..Source::default() }, ..Config::default() };
         assert!(node.validate().unwrap_err().to_string().contains("source.node_url"));
         assert!(Config::default().validate().unwrap_err().to_string().contains("source.blocks"));
     }

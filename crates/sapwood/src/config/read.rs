@@ -88,8 +88,5 @@ fn key_of(variable: &str) -> anyhow::Result<Option<String>> {
 /// A value as TOML has it, or a plain text.
 fn parse_value(text: &str) -> Value {
     let parsed = toml::from_str::<Table>(&format!("value = {text}"));
-    parsed
-        .ok()
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or_else(|| Value::String(text.to_owned()))
+    parsed.ok().and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
 }

@@ -27,9 +27,11 @@ pub enum AddressError {
 
 /// The locking script an address stands for.
 pub fn script_of(text: &str, network: Network) -> Result<Vec<u8>, AddressError> {
-    let address: Address<NetworkUnchecked> = text.parse().map_err(|cause: bitcoin::address::ParseError| {
-        AddressError::NotAnAddress { text: text.into(), cause: cause.to_string() }
-    })?;
+    let address: Address<NetworkUnchecked> =
+        text.parse().map_err(|cause: bitcoin::address::ParseError| AddressError::NotAnAddress {
+            text: text.into(),
+            cause: cause.to_string(),
+        })?;
     let address = address
         .require_network(network.library())
         .map_err(|_| AddressError::OtherNetwork { text: text.into(), network })?;
