@@ -52,6 +52,9 @@ pub(crate) struct ImportBitcoin {
     /// How many blocks can be taken back. As many as the retention unless given.
     #[arg(long, value_name = "BLOCKS")]
     reorg_window: Option<u32>,
+    /// Blocks before a coinbase's outputs may be spent.
+    #[arg(long, value_name = "BLOCKS", default_value_t = sapwood_rules::policy::DEFAULT_COINBASE_MATURITY)]
+    coinbase_maturity: u32,
     /// Apply blocks by a worker of its own, while the next ones are read.
     #[arg(long)]
     asynchronous: bool,
@@ -80,6 +83,7 @@ impl ImportBitcoin {
         stop_on_signals(stop.clone())?;
         let policy = Policy {
             reorg_window: self.reorg_window.unwrap_or(self.retention.max(1)),
+            coinbase_maturity: self.coinbase_maturity,
             ..Policy::with_retention(self.retention)
         };
         policy.validate()?;
