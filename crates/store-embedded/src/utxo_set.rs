@@ -365,3 +365,62 @@ impl EmbeddedStore {
         self.run(move |engine| engine.utxo_set(with_hash, &progress, &stop)).await?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_hash() -> UtxoSet {
+        let mut hash = MuHash::new();
+        hash.insert(b"a coin that stays");
+        hash.insert(b"a coin that goes");
+        hash.remove(b"a coin that goes");
+        UtxoSet { coins: 300, transactions: 2, amount: 1 << 64 | 7, hash: Some(hash), last: None }
+    }
+
+    #[test]
+    fn the_entry_is_written_as_documented() {
+        let figures =
+            [&[1][..], &[0xac, 2], &[2], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]].concat();
+        let plain = UtxoSet { hash: None, ..with_hash() };
+        assert_eq!(encode(&plain), [&figures[..], &[0]].concat());
+        let hash = with_hash().hash.map(|hash| hash.to_bytes().to_vec()).unwrap_or_default();
+        assert_eq!(hash.len(), 769);
+        assert_eq!(encode(&with_hash()), [&figures[..], &[1], &hash].concat());
+        // A set nothing was ever put into: numerator and denominator are one.
+        let one = [&[1][..], &[0; 383]].concat();
+        let empty = [&[1, 0, 0][..], &[0; 16], &[1, 1], &one, &one].concat();
+        assert_eq!(encode(&UtxoSet::empty(true)), empty);
+    }
+
+    #[test]
+    fn the_entry_survives_and_damage_is_noticed() {
+        for set in
+            [UtxoSet::empty(false), UtxoSet::empty(true), UtxoSet { hash: None, ..with_hash() }, with_hash()]
+        {
+            let bytes = encode(&set);
+            assert_eq!(decode(Bytes::from(bytes.clone())), Ok(set));
+            for end in 0..bytes.len() {
+                assert!(decode(Bytes::copy_from_slice(&bytes[..end])).is_err(), "cut at {end}");
+            }
+            assert!(decode(Bytes::from([&bytes[..], &[0]].concat())).is_err(), "a byte more");
+        }
+        let bytes = encode(&with_hash());
+        let changed = |at: usize, value: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = value;
+            decode(Bytes::from(bytes))
+        };
+        let version = DecodeError::UnknownVersion { what: "UTXO set", found: 2, known: 1 };
+        assert_eq!(changed(0, 2), Err(version));
+        assert_eq!(changed(20, 2), Err(DecodeError::UnknownValue { field: "hash flag", value: 2 }));
+        assert!(changed(20, 0).is_err(), "a hash that is not announced");
+        assert!(changed(21, 2).is_err(), "a hash of another version");
+        // No sequence of updates gives a zero or a number from the modulus on.
+        for wrong in [0, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[22..22 + 384].fill(wrong);
+            assert!(decode(Bytes::from(bytes)).is_err(), "a numerator of {wrong:02x}");
+        }
+    }
+}
