@@ -70,12 +70,14 @@ impl SyntheticChain {
         let room = self.options.txs_per_block - 1;
         let mut draft = Draft::new(self.next_height(), room);
         self.mine_unmined(&mut draft, room);
+        let mut coinbase = self.mature_coinbase(draft.height);
         while (draft.txs.len() as u32) < room {
-            let coinbase = if draft.txs.is_empty() { self.mature_coinbase(draft.height) } else { None };
-            let Some((tx, spends)) = self.fresh(coinbase) else { break };
+            let Some((tx, spends)) = self.fresh(coinbase.take()) else { break };
             coins_of(&tx).for_each(|coin| self.coins.make(coin));
             draft.add(tx, spends);
         }
+        // No room for anybody to spend it.
+        coinbase.into_iter().for_each(|coinbase| self.coins.give_back(coinbase));
         self.end(draft)
     }
 

@@ -35,6 +35,7 @@ pub struct Step {
     /// How the chain went on.
     pub outcome: Outcome,
     /// Unmined transactions that have lost: a block has a rival, or what they spend is gone. With their descendants.
+    /// The coinbases of blocks that were taken back go without saying.
     pub losers: Vec<TxId>,
 }
 

@@ -1,6 +1,9 @@
 //! What can be spent, by age.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use sapwood_types::{OutPoint, TxId};
 
@@ -12,8 +15,6 @@ const RECENT_BLOCKS: usize = 50;
 const RECENT: f64 = 0.7;
 /// Of those that do not, how many spend from the remembered blocks rather than from all before, where there are both.
 const MIDDLE: f64 = 0.5;
-/// How often to try another block when the one drawn has nothing left.
-const TRIES: usize = 8;
 
 /// An output that can be spent. There may be tens of millions, so it is packed: 44 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -103,44 +104,38 @@ impl Coins {
         self.count + self.coinbases.len() as u64
     }
 
-    /// A coin from before the block in hand, of an age as on a real chain. Nothing if there is none, or hardly any.
+    /// A coin from before the block in hand, of an age as on a real chain. Nothing if there is none.
     pub(super) fn take(&mut self, random: &mut Random) -> Option<Taken> {
+        let all = self.blocks.len();
+        let recent = RECENT_BLOCKS.min(all);
         if random.chance(RECENT)
-            && let Some(taken) = self.take_from_blocks(0, RECENT_BLOCKS, 1, random)
+            && let Some(taken) = self.take_from_blocks(0..recent, random)
         {
             return Some(taken);
         }
-        let middle = self.blocks.len() > RECENT_BLOCKS && random.chance(MIDDLE);
-        if middle && let Some(taken) = self.take_from_blocks(RECENT_BLOCKS, usize::MAX, 1, random) {
+        let middle = all > recent && random.chance(MIDDLE);
+        if middle && let Some(taken) = self.take_from_blocks(recent..all, random) {
             return Some(taken);
         }
         if let Some(coin) = self.old.take(random) {
             self.count -= 1;
             return Some(Taken { coin, origin: Origin::Old });
         }
-        self.take_from_blocks(0, usize::MAX, TRIES, random)
+        self.take_from_blocks(recent..all, random).or_else(|| self.take_from_blocks(0..recent, random))
     }
 
-    /// A coin of a block that is between `from` and `to` blocks old.
-    fn take_from_blocks(
-        &mut self,
-        from: usize,
-        to: usize,
-        tries: usize,
-        random: &mut Random,
-    ) -> Option<Taken> {
-        let to = to.min(self.blocks.len());
-        for _ in 0..tries {
-            let at = to.checked_sub(1 + random.place(to.saturating_sub(from)))?;
-            let at = self.blocks.len().checked_sub(1 + at)?;
-            let block = self.blocks.get_mut(at)?;
-            if !block.is_empty() {
-                let coin = block.swap_remove(random.place(block.len()));
-                self.count -= 1;
-                return Some(Taken { coin, origin: Origin::Block(self.lowest() + at as u32) });
-            }
-        }
-        None
+    /// A coin of any of the blocks of these ages.
+    fn take_from_blocks(&mut self, ages: Range<usize>, random: &mut Random) -> Option<Taken> {
+        let first = ages.start + random.place(ages.len());
+        let age = (first..ages.end).chain(ages.start..first).find(|age| {
+            let block = self.blocks.len().checked_sub(age + 1).and_then(|at| self.blocks.get(at));
+            block.is_some_and(|block| !block.is_empty())
+        })?;
+        let at = self.blocks.len() - 1 - age;
+        let block = self.blocks.get_mut(at)?;
+        let coin = block.swap_remove(random.place(block.len()));
+        self.count -= 1;
+        Some(Taken { coin, origin: Origin::Block(self.lowest() + at as u32) })
     }
 
     /// A coinbase made at or below a height.
@@ -276,7 +271,7 @@ mod tests {
         }
         let mut random = Random::new(3);
         let taken: Vec<Taken> = std::iter::from_fn(|| coins.take(&mut random)).collect();
-        assert_eq!(taken.len() as u64 + coins.count, 1_200);
+        assert_eq!((taken.len(), coins.count), (1_200, 0));
         for taken in &taken {
             let made_at = (taken.coin.value() / 10) as u32;
             let expected = if made_at < 20 { Origin::Old } else { Origin::Block(made_at) };

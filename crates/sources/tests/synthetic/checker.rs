@@ -39,7 +39,8 @@ impl Checker {
     }
 
     pub(crate) fn tip(&self) -> Option<(Height, BlockHash)> {
-        Some((Height(self.blocks.len() as u32 - 1), self.blocks.last()?.hash))
+        let last = self.blocks.last()?;
+        Some((Height(self.blocks.len() as u32 - 1), last.hash))
     }
 
     pub(crate) fn step(&mut self, step: &Step, beginning: bool) {
