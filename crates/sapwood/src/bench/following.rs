@@ -99,7 +99,7 @@ impl Following {
             way("async", plain, Some(ApplyMode::Async { queue: DEFAULT_QUEUE }))?,
         ];
         while synthetic.is_beginning() {
-            for block in synthetic.step().outcome.blocks() {
+            for block in synthetic.step().blocks() {
                 for way in &mut ways {
                     way.apply(block).await?;
                 }
@@ -110,7 +110,7 @@ impl Following {
             (way.total, way.slowest) = (Duration::ZERO, Duration::ZERO);
         }
         for number in 0..self.blocks {
-            for block in synthetic.step().outcome.blocks() {
+            for block in synthetic.step().blocks() {
                 // Whoever comes first finds the block cold, so the ways take turns.
                 for turn in 0..ways.len() {
                     let way = &mut ways[(turn + number) % 5];

@@ -48,7 +48,7 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         let source = source?;
         let node = NodeFile {
             chain: "bitcoin".into(),
-            network: network.name().into(),
+            network: network.to_string(),
             address_index: config.chain.address_index,
             policy: config.policy()?.into(),
         };
