@@ -1,0 +1,306 @@
+//! Why is this record still there?
+
+use std::fmt;
+
+use sapwood_rules::{KeepReason, Verdict, delete_at, settled_at};
+use sapwood_store::StoreError;
+use sapwood_types::{External, Height, MasterPage, Slot, TxId, TxRecord};
+use serde::Serialize;
+
+use crate::{
+    handle::PrunerHandle,
+    holds::{HoldView, PERSISTER},
+    jobs::StopReason,
+    safety::Situation,
+    text,
+};
+
+/// One thing that could keep a record, and whether it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Guard {
+    /// What it is about.
+    pub name: &'static str,
+    /// What was asked.
+    pub question: &'static str,
+    /// The answer, with its figures.
+    pub answer: String,
+    /// Whether this alone keeps the record.
+    pub keeps: bool,
+}
+
+/// Everything there is to say about why a record is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// Which transaction.
+    #[serde(serialize_with = "text::txid_text")]
+    pub txid: TxId,
+    /// Whether there is a record of it.
+    pub stored: bool,
+    /// Its state in words.
+    pub state: String,
+    /// Whether a job now would delete it.
+    pub may_go: bool,
+    /// The verdict in words.
+    pub verdict: String,
+    /// The short fixed name of what keeps it. Nothing if it may go.
+    pub reason: Option<&'static str>,
+    /// Each guard, also those that let go.
+    pub guards: Vec<Guard>,
+    /// The earliest height at which it could go if nothing changes but the height.
+    #[serde(serialize_with = "text::height_option")]
+    pub earliest: Option<Height>,
+    /// What has to happen first, if the height alone does not make it go.
+    pub needs: Option<String>,
+    /// Why no record at all is deleted now, if so.
+    pub blocked: Option<StopReason>,
+}
+
+impl PrunerHandle {
+    /// Why a record is still there.
+    pub async fn explain(&self, txid: TxId) -> Result<Explanation, StoreError> {
+        let shared = &self.shared;
+        let mut explanation = Explanation {
+            txid,
+            stored: false,
+            state: String::new(),
+            may_go: false,
+            verdict: Verdict::Gone.to_string(),
+            reason: None,
+            guards: Vec::new(),
+            earliest: None,
+            needs: None,
+            blocked: shared.stop_reason(None),
+        };
+        let Some(record) = shared.store.get(txid).await? else {
+            explanation.state =
+                "there is no record of it: it was never seen, was forgotten, or has been pruned".into();
+            return Ok(explanation);
+        };
+        explanation.stored = true;
+        let master = record.to_pages().0;
+        explanation.state = state_in_words(&record);
+        let Some(situation) = Situation::of(shared, None).await? else {
+            explanation.verdict = "kept because no block has been applied yet".into();
+            explanation.needs = Some("a block has to be applied".into());
+            return Ok(explanation);
+        };
+        let mut judged =
+            shared.store.judge(vec![txid], situation.context(), shared.options.check_children).await?;
+        let mut verdict = judged.pop().map_or(Verdict::Gone, |judged| judged.verdict);
+        let body = match record.head.external {
+            None => None,
+            Some(external) => Some(self.body_guard(txid, external).await),
+        };
+        if let (true, Some(body)) = (verdict.may_go(), body.as_ref().filter(|body| body.keeps)) {
+            verdict = Verdict::Kept(KeepReason::ExternalBody { error: body.answer.clone() });
+        }
+        explanation.may_go = verdict.may_go();
+        explanation.verdict = verdict.to_string();
+        if let Verdict::Kept(reason) = &verdict {
+            explanation.reason = Some(reason.label());
+        }
+        explanation.guards = guards(&record, &master, &situation);
+        explanation.guards.extend(children_guard(&verdict, shared.options.check_children));
+        explanation.guards.extend(body);
+        (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);
+        Ok(explanation)
+    }
+
+    async fn body_guard(&self, txid: TxId, external: External) -> Guard {
+        let (keeps, answer) = match &self.shared.bodies {
+            None => (true, "no object store is configured, so it cannot be".into()),
+            Some(bodies) => match bodies.exists(txid, external).await {
+                Ok(true) => {
+                    (false, format!("{} is there and goes first", crate::bodies::key(&txid, external)))
+                }
+                Ok(false) => (false, "it is gone already".into()),
+                Err(error) => (true, error.to_string()),
+            },
+        };
+        Guard { name: "body", question: "Can its external body be deleted?", answer, keeps }
+    }
+}
+
+/// The state of a record in words.
+fn state_in_words(record: &TxRecord) -> String {
+    let head = &record.head;
+    let mut words = Vec::new();
+    match (head.conflicting_since, head.mined_at()) {
+        (Some(since), _) => words.push(format!("lost against another transaction at {}", text::at(since))),
+        (None, Some(height)) => words.push(format!("mined at {}", text::at(height))),
+        (None, None) => {
+            let since = head.unmined_since().unwrap_or(head.created_height);
+            words.push(format!("unmined since {}", text::at(since)));
+        }
+    }
+    let count = |wanted: fn(&Slot) -> bool| record.slots.iter().filter(|slot| wanted(slot)).count() as u64;
+    let states: [(u64, &str); 5] = [
+        (count(Slot::is_unspent), "unspent"),
+        (count(|slot| *slot == Slot::Frozen), "frozen"),
+        (
+            count(|slot| matches!(slot, Slot::Spent { child_mined_at: None, .. })),
+            "spent by unmined transactions",
+        ),
+        (count(|slot| slot.child_mined_at().is_some()), "spent by mined transactions"),
+        (count(|slot| *slot == Slot::Unspendable), "never spendable"),
+    ];
+    let outputs = states.iter().filter(|(count, _)| *count > 0);
+    let outputs: Vec<String> =
+        outputs.map(|(count, state)| format!("{} {state}", text::figure(*count))).collect();
+    words.push(format!("{} outputs: {}", text::figure(record.slots.len() as u64), outputs.join(", ")));
+    words.extend(head.locked.then(|| "locked".into()));
+    words.extend(head.preserve_until.map(|until| format!("preserved until {}", text::at(until))));
+    words.extend(head.external.map(|_| "its body lives outside".into()));
+    words.join("; ")
+}
+
+/// Each guard that the record, the chain and the holds make.
+fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<Guard> {
+    let head = &record.head;
+    let mut guards = Vec::new();
+    let mut guard =
+        |name, question, keeps, answer: String| guards.push(Guard { name, question, answer, keeps });
+    let yes_no = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    if head.creating {
+        guard("written", "Is it completely written?", true, "no".into());
+    }
+    guard("locked", "Is it locked?", head.locked, yes_no(head.locked));
+    let preserved =
+        head.preserve_until.map_or("no".into(), |until| format!("yes, until {}", text::at(until)));
+    guard("preserved", "Is it preserved?", head.preserve_until.is_some(), preserved);
+    let waiting = |slot: &Slot| matches!(slot, Slot::Spent { child_mined_at: None, .. });
+    let unmined_children = record.slots.iter().filter(|slot| waiting(slot)).count() as u64;
+    let first_waiting = record.slots.iter().find(|slot| waiting(slot)).and_then(Slot::spender);
+    let by_whom = first_waiting.map_or(String::new(), |by| format!(", the first by {}", by.child));
+    if let Some(since) = head.conflicting_since {
+        guard(
+            "mined",
+            "Did it lose against another transaction?",
+            false,
+            format!("yes, at {}", text::at(since)),
+        );
+        let claimed = u64::from(master.claimed_slots());
+        let needed = claimed > 0 || master.latest_child().is_some();
+        let answer = format!("{} of its outputs are spent or frozen", text::figure(claimed));
+        guard("spent", "Does anything depend on it, although it lost?", needed, answer);
+    } else {
+        let mined = head.mined_at().map_or_else(
+            || format!("no, unmined since {}", text::at(head.unmined_since().unwrap_or(head.created_height))),
+            |height| format!("yes, at {}", text::at(height)),
+        );
+        guard("mined", "Is it mined on the longest chain?", head.mined_at().is_none(), mined);
+        let open =
+            record.slots.iter().filter(|slot| matches!(slot, Slot::Unspent | Slot::Frozen)).count() as u64;
+        let answer =
+            format!("{} of {} are unspent or frozen", text::figure(open), text::figure(head.output_count));
+        guard("spent", "Is every output spent?", open > 0, answer);
+        let answer =
+            format!("{} outputs are spent by unmined transactions{by_whom}", text::figure(unmined_children));
+        guard("children", "Is every child mined?", unmined_children > 0, answer);
+    }
+    let due_at = due_at(master, situation);
+    if situation.policy.retention == 0 {
+        guard("age", "Is it old enough?", true, "the retention is 0, so nothing is ever deleted".into());
+    } else if let (Some(settled), Some(due_at)) = (settled_at(master), due_at) {
+        let (settled, due) = (text::at(settled), text::at(due_at));
+        let answer = format!(
+            "it settled at {settled} and is due at {due}; the chain is at {}",
+            text::at(situation.tip)
+        );
+        guard("age", "Is it old enough?", due_at > situation.tip, answer);
+    }
+    for hold in &situation.holds {
+        let view = HoldView::new(hold, situation.now, None);
+        let lets_go = due_at.is_none_or(|due_at| hold.lets_go_up_to().is_some_and(|up_to| due_at <= up_to));
+        let (name, question) = match hold.name.as_str() {
+            PERSISTER => ("persister", "Is what it needs persisted?"),
+            _ => ("hold", "Does this hold let go?"),
+        };
+        guard(name, question, !view.expired && !lets_go, view.to_string());
+    }
+    guards
+}
+
+/// The independent check, if it is done and came out with something.
+fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
+    let (keeps, answer) = match verdict {
+        _ if !checked => (false, "not checked: the check is turned off".into()),
+        Verdict::Kept(reason @ KeepReason::ChildDisagrees { .. }) => (true, reason.to_string()),
+        Verdict::MayGo { .. } | Verdict::Kept(KeepReason::ExternalBody { .. }) => (false, "yes".into()),
+        // The check is made only once everything else lets go.
+        _ => return None,
+    };
+    let question = "Do the children's own records bear out what it remembers?";
+    Some(Guard { name: "child_check", question, answer, keeps })
+}
+
+fn due_at(master: &MasterPage, situation: &Situation) -> Option<Height> {
+    delete_at(settled_at(master)?, situation.policy.retention)
+}
+
+/// The earliest height at which the record could go if nothing changes, or what has to happen first.
+fn outlook(
+    master: &MasterPage,
+    situation: &Situation,
+    verdict: &Verdict,
+) -> (Option<Height>, Option<String>) {
+    match verdict {
+        Verdict::MayGo { due_at } => return (Some(*due_at), None),
+        Verdict::Gone => return (None, None),
+        Verdict::Kept(
+            reason @ (KeepReason::ChildDisagrees { .. }
+            | KeepReason::ExternalBody { .. }
+            | KeepReason::RetentionOff),
+        ) => return (None, Some(format!("this has to be mended first: {reason}"))),
+        Verdict::Kept(_) => {}
+    }
+    // A preservation ends by itself at its height.
+    let mut later = master.clone();
+    let preserved_until = later.head.preserve_until.take();
+    let Some(due_at) = due_at(&later, situation) else {
+        let reason = match verdict {
+            Verdict::Kept(KeepReason::Preserved { .. }) => {
+                "after its preservation it is still needed".to_owned()
+            }
+            Verdict::Kept(reason) => reason.to_string(),
+            _ => String::new(),
+        };
+        return (None, Some(format!("something has to happen first: {reason}")));
+    };
+    let earliest = preserved_until.map_or(due_at, |until| until.max(due_at));
+    let in_the_way = |hold: &&sapwood_rules::Hold| {
+        // That of the window moves with the chain.
+        let moves = hold.name == crate::holds::REORG_WINDOW;
+        !moves && !hold.is_expired(situation.now) && hold.lets_go_up_to().is_none_or(|up_to| up_to < due_at)
+    };
+    let holds: Vec<&str> = situation.holds.iter().filter(in_the_way).map(|hold| hold.name.as_str()).collect();
+    if holds.is_empty() {
+        return (Some(earliest), None);
+    }
+    let (holds, due) = (holds.join(" and "), text::at(due_at));
+    (None, Some(format!("{holds} must let go of height {due}; by age it could go at {}", text::at(earliest))))
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "transaction {}", self.txid)?;
+        writeln!(f, "  {}", self.state)?;
+        if !self.stored {
+            return Ok(());
+        }
+        writeln!(f, "  {}", self.verdict)?;
+        for guard in &self.guards {
+            let mark = if guard.keeps { "keeps" } else { "     " };
+            writeln!(f, "  {mark}  {} {}", guard.question, guard.answer)?;
+        }
+        match (self.earliest, &self.needs) {
+            (Some(height), _) => writeln!(f, "  it could go at {}, if nothing changes", text::at(height))?,
+            (None, Some(needs)) => writeln!(f, "  {needs}")?,
+            (None, None) => {}
+        }
+        match &self.blocked {
+            Some(reason) => writeln!(f, "  nothing is deleted at the moment, because {reason}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Holds: who still needs the past, kept in the store.
+//!
+//! One note of the store has them all, written as a whole before anybody is told that a hold is set. What a consumer reports by way of
+//! an event (how far the persister is) counts at once, and is written as soon as possible: forgetting it keeps more, never less.
+
+mod bytes;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+use sapwood_rules::Hold;
+use sapwood_store::{Store, StoreError};
+use sapwood_types::Height;
+use serde::Serialize;
+
+use crate::{clock::Clock, text};
+
+/// The hold of the reorganisation window. It follows from the chain, so nobody can set or release it.
+pub const REORG_WINDOW: &str = "reorg-window";
+/// The hold of the persister: up to which height blocks are written somewhere safe.
+pub const PERSISTER: &str = "persister";
+/// The hold of block assembly: up to which height it has taken blocks in.
+pub const BLOCK_ASSEMBLY: &str = "block-assembly";
+/// The hold of an export, alone or before a slash and a name of its own: `export/nightly`.
+pub const EXPORT: &str = "export";
+/// The hold of a snapshot, alone or before a slash and a name of its own.
+pub const SNAPSHOT: &str = "snapshot";
+
+/// The name of the note that has all holds.
+pub const NOTE: &str = "pruner/holds";
+
+const LONGEST_NAME: usize = 64;
+const LONGEST_TEXT: usize = 512;
+const MOST_HOLDS: usize = 1000;
+
+/// What kind of thing a hold is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldKind {
+    /// How far a reorganisation can go back.
+    ReorgWindow,
+    /// Blocks are being written somewhere safe.
+    Persister,
+    /// Blocks are being taken in by block assembly.
+    BlockAssembly,
+    /// An export is under way.
+    Export,
+    /// A snapshot is being made, or must stay usable.
+    Snapshot,
+    /// Somebody wants it so.
+    Operator,
+}
+
+impl HoldKind {
+    /// The kind of the hold with this name.
+    pub fn of(name: &str) -> Self {
+        match name.split_once('/').map_or(name, |(kind, _)| kind) {
+            _ if name == REORG_WINDOW => HoldKind::ReorgWindow,
+            _ if name == PERSISTER => HoldKind::Persister,
+            _ if name == BLOCK_ASSEMBLY => HoldKind::BlockAssembly,
+            EXPORT => HoldKind::Export,
+            SNAPSHOT => HoldKind::Snapshot,
+            _ => HoldKind::Operator,
+        }
+    }
+}
+
+/// A hold and what it does at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HoldView {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub kind: HoldKind,
+    /// Who set it.
+    pub owner: String,
+    /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
+    #[serde(serialize_with = "text::height_option")]
+    pub keep_from: Option<Height>,
+    /// When it ends by itself, in seconds since 1970.
+    pub expires: Option<u64>,
+    /// Why, for people.
+    pub reason: String,
+    /// It has ended by itself, and holds nothing until somebody renews it.
+    pub expired: bool,
+    /// It is the one that decides the safe height.
+    pub decides: bool,
+}
+
+impl HoldView {
+    pub(crate) fn new(hold: &Hold, now: u64, decided_by: Option<&Hold>) -> Self {
+        HoldView {
+            name: hold.name.clone(),
+            kind: HoldKind::of(&hold.name),
+            owner: hold.owner.clone(),
+            keep_from: hold.keep_from,
+            expires: hold.expires,
+            reason: hold.reason.clone(),
+            expired: hold.is_expired(now),
+            decides: decided_by.is_some_and(|decider| decider.name == hold.name),
+        }
+    }
+}
+
+impl fmt::Display for HoldView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} ", self.name, self.owner)?;
+        match self.keep_from {
+            _ if self.expired => write!(f, "has expired and holds nothing")?,
+            None => write!(f, "has not reported and needs everything")?,
+            Some(from) => write!(f, "needs everything from {} on", text::at(from))?,
+        }
+        write!(f, ": {}", self.reason)?;
+        if self.decides { write!(f, " (decides)") } else { Ok(()) }
+    }
+}
+
+/// Why a hold could not be set, renewed or released. Nothing is changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HoldError {
+    /// A field is not as it should be.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The name belongs to a part of the program.
+    #[error("the name {name} is reserved: {instead}")]
+    Reserved {
+        /// Which.
+        name: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// There is no such hold.
+    #[error("there is no hold {name}: `list` shows those there are")]
+    NotFound {
+        /// Which.
+        name: String,
+    },
+    /// There are too many.
+    #[error("there are {MOST_HOLDS} holds already: release some first")]
+    TooMany,
+    /// The store could not write it down.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All holds that somebody set. The one of the reorganisation window is not among them: it follows from the chain.
+pub struct Holds {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    held: RwLock<BTreeMap<String, Hold>>,
+    /// Held while a change is written, so that two changes cannot write over each other.
+    writing: tokio::sync::Mutex<()>,
+    /// Expired holds that have been told about.
+    told: Mutex<HashSet<String>>,
+}
+
+impl Holds {
+    /// Reads the holds from the store.
+    pub(crate) async fn load(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let held = match store.note(NOTE).await? {
+            None => BTreeMap::new(),
+            Some(note) => bytes::decode(note)
+                .map_err(|cause| StoreError::Corrupt { what: format!("the note {NOTE}"), cause })?,
+        };
+        let (held, writing, told) = (RwLock::new(held), tokio::sync::Mutex::default(), Mutex::default());
+        Ok(Self { store, clock, held, writing, told })
+    }
+
+    /// All of them, the persister's first. Tells once about each that has expired.
+    pub(crate) fn all(&self) -> Vec<Hold> {
+        let mut all: Vec<Hold> = self.held.read().values().cloned().collect();
+        // Of several holds at one height the first decides: name the consumer rather than an operator.
+        all.sort_by_key(|hold| (HoldKind::of(&hold.name) != HoldKind::Persister, hold.name.clone()));
+        self.tell_expired(&all);
+        all
+    }
+
+    /// The hold of this name.
+    pub fn get(&self, name: &str) -> Option<Hold> {
+        self.held.read().get(name).cloned()
+    }
+
+    fn tell_expired(&self, all: &[Hold]) {
+        let now = self.clock.now();
+        let mut told = self.told.lock();
+        for hold in all {
+            if !hold.is_expired(now) {
+                told.remove(&hold.name);
+            } else if told.insert(hold.name.clone()) {
+                let (name, owner, reason) = (&hold.name, &hold.owner, &hold.reason);
+                tracing::warn!(
+                    name,
+                    owner,
+                    reason,
+                    "a hold has expired and holds nothing any more; renew or release it"
+                );
+            }
+        }
+    }
+
+    /// Changes the holds: written first, then in force.
+    async fn change<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, Hold>) -> Result<T, HoldError>,
+    ) -> Result<T, HoldError> {
+        let _writing = self.writing.lock().await;
+        let mut next = self.held.read().clone();
+        let result = change(&mut next)?;
+        if next != *self.held.read() {
+            self.store.put_notes(vec![(NOTE.into(), Some(bytes::encode(&next)))]).await?;
+            *self.held.write() = next;
+        }
+        Ok(result)
+    }
+
+    /// Sets a hold, in the place of one of the same name. It is in force and written down when this returns.
+    pub async fn set(&self, hold: Hold) -> Result<(), HoldError> {
+        self.check(&hold)?;
+        self.change(|holds| {
+            if !holds.contains_key(&hold.name) && holds.len() >= MOST_HOLDS {
+                return Err(HoldError::TooMany);
+            }
+            holds.insert(hold.name.clone(), hold);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Moves a hold: what its owner needs now, and when it ends by itself.
+    pub async fn renew(
+        &self,
+        name: &str,
+        keep_from: Option<Height>,
+        expires: Option<u64>,
+    ) -> Result<Hold, HoldError> {
+        refuse_reserved(name)?;
+        let before = self.get(name).ok_or_else(|| HoldError::NotFound { name: name.into() })?;
+        let hold = Hold { keep_from, expires, ..before };
+        self.check(&hold)?;
+        self.change(|holds| match holds.get_mut(name) {
+            Some(held) => {
+                *held = hold.clone();
+                Ok(hold)
+            }
+            None => Err(HoldError::NotFound { name: name.into() }),
+        })
+        .await
+    }
+
+    /// Ends a hold and returns it. That of the persister or of block assembly can be released too: then that consumer counts as not
+    /// registered until it reports again.
+    pub async fn release(&self, name: &str) -> Result<Hold, HoldError> {
+        if name == REORG_WINDOW {
+            return refuse_reserved(name).and(Err(HoldError::NotFound { name: name.into() }));
+        }
+        self.change(|holds| holds.remove(name).ok_or_else(|| HoldError::NotFound { name: name.into() })).await
+    }
+
+    fn check(&self, hold: &Hold) -> Result<(), HoldError> {
+        let refuse = |field, problem: String| Err(HoldError::Invalid { field, problem });
+        let Hold { name, owner, reason, expires, .. } = hold;
+        refuse_reserved(name)?;
+        if name.is_empty() || name.len() > LONGEST_NAME {
+            return refuse("name", format!("it must have 1 to {LONGEST_NAME} characters"));
+        }
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
+        if let Some(bad) = name.chars().find(|c| !allowed(*c)) {
+            return refuse("name", format!("{bad:?} is not allowed: use a to z, 0 to 9, and - _ . /"));
+        }
+        if owner.is_empty() || owner.len() > LONGEST_TEXT {
+            return refuse("owner", format!("say in 1 to {LONGEST_TEXT} bytes who holds it"));
+        }
+        if reason.is_empty() || reason.len() > LONGEST_TEXT {
+            return refuse("reason", format!("say in 1 to {LONGEST_TEXT} bytes why it is held"));
+        }
+        let now = self.clock.now();
+        if let Some(expires) = expires.filter(|expires| *expires <= now) {
+            return refuse(
+                "expires",
+                format!("{expires} is in the past: it is {now} now, in seconds since 1970"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Registers a consumer. Until it reports, nothing may go. One that is registered already stays as it is.
+    pub(crate) async fn register(&self, consumer: Consumer) -> Result<(), HoldError> {
+        self.change(|holds| {
+            holds.entry(consumer.name().into()).or_insert_with(|| consumer.hold(None));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes how far a consumer is, which registers it. Counts at once, even if it cannot be written down.
+    pub(crate) async fn report(&self, consumer: Consumer, height: Height) -> Result<(), HoldError> {
+        let _writing = self.writing.lock().await;
+        let hold = consumer.hold(Some(height));
+        self.held.write().insert(hold.name.clone(), hold);
+        self.write_down().await
+    }
+
+    /// Blocks above `height` were taken back: those that come in their place are not persisted or taken in yet.
+    pub(crate) async fn rolled_back(&self, height: Option<Height>) -> Result<(), HoldError> {
+        let _writing = self.writing.lock().await;
+        let mut changed = false;
+        for consumer in [Consumer::Persister, Consumer::BlockAssembly] {
+            if let Some(hold) = self.held.write().get_mut(consumer.name())
+                && let Some(from) = hold.keep_from
+            {
+                let now = height.map_or(Height::GENESIS, Height::next).min(from);
+                changed |= now != from;
+                hold.keep_from = Some(now);
+            }
+        }
+        if changed { self.write_down().await } else { Ok(()) }
+    }
+
+    async fn write_down(&self) -> Result<(), HoldError> {
+        let holds = self.held.read().clone();
+        Ok(self.store.put_notes(vec![(NOTE.into(), Some(bytes::encode(&holds)))]).await?)
+    }
+}
+
+fn refuse_reserved(name: &str) -> Result<(), HoldError> {
+    let instead = match name {
+        REORG_WINDOW => "it follows from the chain; change the reorg window of the policy instead",
+        PERSISTER => "report a persisted block instead, or register the persister",
+        BLOCK_ASSEMBLY => "report the state of block assembly instead",
+        _ => return Ok(()),
+    };
+    Err(HoldError::Reserved { name: name.into(), instead })
+}
+
+/// A part of the system that follows the chain and says how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consumer {
+    /// Writes blocks somewhere safe.
+    Persister,
+    /// Makes new blocks.
+    BlockAssembly,
+}
+
+impl Consumer {
+    /// The name of its hold.
+    pub fn name(self) -> &'static str {
+        match self {
+            Consumer::Persister => PERSISTER,
+            Consumer::BlockAssembly => BLOCK_ASSEMBLY,
+        }
+    }
+
+    fn hold(self, done: Option<Height>) -> Hold {
+        let reason = match (self, done) {
+            (Consumer::Persister, None) => "it is registered and has not persisted a block yet".into(),
+            (Consumer::Persister, Some(height)) => format!("blocks are persisted up to {}", text::at(height)),
+            (Consumer::BlockAssembly, None) => "it is registered and has not reported yet".into(),
+            (Consumer::BlockAssembly, Some(height)) => {
+                format!("it has taken in blocks up to {}", text::at(height))
+            }
+        };
+        let name = self.name().to_owned();
+        Hold { owner: name.replace('-', " "), name, keep_from: done.map(Height::next), expires: None, reason }
+    }
+}

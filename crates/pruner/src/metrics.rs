@@ -1,0 +1,270 @@
+//! What the pruner counts and measures.
+//!
+//! Names, help texts and labels stand in one place, [`METRICS`]; registering and documenting both go by it.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Metric, Registry},
+};
+
+use crate::jobs::JobState;
+
+/// One metric, as it is documented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricInfo {
+    /// Its name as it is scraped.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: &'static str,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+const fn info(
+    name: &'static str,
+    kind: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricInfo {
+    MetricInfo { name, kind, labels, help }
+}
+
+/// Every metric of the pruner.
+pub static METRICS: [MetricInfo; 17] = [
+    info("pruner_duration_seconds", "histogram", &["operation"], "Time a phase of a job took"),
+    info(
+        "pruner_skipped_total",
+        "counter",
+        &["reason"],
+        "Jobs that did not prune, or stopped before their end",
+    ),
+    info("pruner_processed_total", "counter", &[], "Records deleted"),
+    info("pruner_errors_total", "counter", &["operation"], "Failures of a phase"),
+    info(
+        "utxo_cleanup_batch_duration_seconds",
+        "histogram",
+        &[],
+        "Time to judge and delete one chunk of records",
+    ),
+    info("pruner_kept_total", "counter", &["reason"], "Times a due record was looked at and kept"),
+    info("pruner_bytes_freed_total", "counter", &[], "Bytes of the pages of deleted records"),
+    info("pruner_bodies_deleted_total", "counter", &[], "External bodies deleted"),
+    info("pruner_jobs_total", "counter", &["state"], "Jobs that are over"),
+    info(
+        "pruner_due_backlog",
+        "gauge",
+        &[],
+        "Due records that the holds let go and that are still there, estimated",
+    ),
+    info(
+        "pruner_lag_blocks",
+        "gauge",
+        &[],
+        "Blocks between the oldest record that is due by age and the newest",
+    ),
+    info(
+        "pruner_catch_up_seconds",
+        "gauge",
+        &[],
+        "Estimated time until the backlog is gone; -1 if it is not known",
+    ),
+    info("pruner_safe_height", "gauge", &[], "Height up to which deletion is safe; -1 if nothing may go"),
+    info("pruner_hold_height", "gauge", &["hold"], "First height a hold needs; 0 if it needs everything"),
+    info(
+        "pruner_holds_expired",
+        "gauge",
+        &[],
+        "Holds that have expired and were neither renewed nor released",
+    ),
+    info("pruner_enabled", "gauge", &[], "1 if pruning is enabled"),
+    info("pruner_running", "gauge", &[], "1 while a job is under way"),
+];
+
+type Labels = Vec<(&'static str, String)>;
+
+/// The metrics of one pruner. Clones count together.
+#[derive(Clone)]
+pub struct PrunerMetrics {
+    duration: Family<Labels, Histogram, fn() -> Histogram>,
+    skipped: Family<Labels, Counter>,
+    pub(crate) processed: Counter,
+    errors: Family<Labels, Counter>,
+    batch_duration: Histogram,
+    kept: Family<Labels, Counter>,
+    pub(crate) bytes_freed: Counter,
+    pub(crate) bodies_deleted: Counter,
+    jobs: Family<Labels, Counter>,
+    pub(crate) backlog: Gauge,
+    pub(crate) lag: Gauge,
+    pub(crate) catch_up: Gauge,
+    pub(crate) safe_height: Gauge,
+    hold_height: Family<Labels, Gauge>,
+    pub(crate) holds_expired: Gauge,
+    pub(crate) enabled: Gauge,
+    pub(crate) running: Gauge,
+}
+
+/// From a millisecond to nine minutes.
+fn duration_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 3.0, 13))
+}
+
+impl Default for PrunerMetrics {
+    fn default() -> Self {
+        Self {
+            duration: Family::new_with_constructor(duration_histogram),
+            skipped: Family::default(),
+            processed: Counter::default(),
+            errors: Family::default(),
+            batch_duration: duration_histogram(),
+            kept: Family::default(),
+            bytes_freed: Counter::default(),
+            bodies_deleted: Counter::default(),
+            jobs: Family::default(),
+            backlog: Gauge::default(),
+            lag: Gauge::default(),
+            catch_up: Gauge::default(),
+            safe_height: Gauge::default(),
+            hold_height: Family::default(),
+            holds_expired: Gauge::default(),
+            enabled: Gauge::default(),
+            running: Gauge::default(),
+        }
+    }
+}
+
+impl PrunerMetrics {
+    /// Puts all of them into a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        let mut put = Register { registry, next: METRICS.iter() };
+        put.next(self.duration.clone());
+        put.next(self.skipped.clone());
+        put.next(self.processed.clone());
+        put.next(self.errors.clone());
+        put.next(self.batch_duration.clone());
+        put.next(self.kept.clone());
+        put.next(self.bytes_freed.clone());
+        put.next(self.bodies_deleted.clone());
+        put.next(self.jobs.clone());
+        put.next(self.backlog.clone());
+        put.next(self.lag.clone());
+        put.next(self.catch_up.clone());
+        put.next(self.safe_height.clone());
+        put.next(self.hold_height.clone());
+        put.next(self.holds_expired.clone());
+        put.next(self.enabled.clone());
+        put.next(self.running.clone());
+    }
+
+    pub(crate) fn took(&self, operation: &'static str, duration: Duration) {
+        self.duration.get_or_create(&vec![("operation", operation.into())]).observe(duration.as_secs_f64());
+    }
+
+    pub(crate) fn batch_took(&self, duration: Duration) {
+        self.batch_duration.observe(duration.as_secs_f64());
+    }
+
+    pub(crate) fn skipped(&self, reason: &str) {
+        self.skipped.get_or_create(&vec![("reason", reason.into())]).inc();
+    }
+
+    pub(crate) fn failed(&self, operation: &str) {
+        self.errors.get_or_create(&vec![("operation", operation.into())]).inc();
+    }
+
+    pub(crate) fn kept(&self, reason: &str) {
+        self.kept.get_or_create(&vec![("reason", reason.into())]).inc();
+    }
+
+    pub(crate) fn job_over(&self, state: JobState) {
+        self.jobs.get_or_create(&vec![("state", state.name().into())]).inc();
+    }
+
+    pub(crate) fn hold_heights(&self, heights: impl Iterator<Item = (String, i64)>) {
+        self.hold_height.clear();
+        for (hold, height) in heights {
+            self.hold_height.get_or_create(&vec![("hold", hold)]).set(height);
+        }
+    }
+}
+
+/// Registers metrics in the order of [`METRICS`].
+struct Register<'a> {
+    registry: &'a mut Registry,
+    next: std::slice::Iter<'static, MetricInfo>,
+}
+
+impl Register<'_> {
+    fn next(&mut self, metric: impl Metric) {
+        if let Some(info) = self.next.next() {
+            // The library appends the suffix of counters and the full stop of help texts by itself.
+            self.registry.register(info.name.strip_suffix("_total").unwrap_or(info.name), info.help, metric);
+        }
+    }
+}
+
+/// The metrics as a table for the documentation.
+pub fn table() -> String {
+    let mut table = String::from("| name | kind | labels | what it says |\n|---|---|---|---|\n");
+    for MetricInfo { name, kind, labels, help } in &METRICS {
+        table += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));
+    }
+    table.replace("|  |", "| |")
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn every_metric_is_scraped_under_its_documented_name() {
+        let metrics = PrunerMetrics::default();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        metrics.took("dah_pruner", Duration::from_secs(1));
+        metrics.skipped("not_running");
+        metrics.failed("preserve_parents");
+        metrics.kept("unspent");
+        metrics.job_over(JobState::Completed);
+        metrics.hold_heights([("persister".to_owned(), 1241)].into_iter());
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for MetricInfo { name, kind, help, .. } in &METRICS {
+            let base = name.strip_suffix("_total").unwrap_or(name);
+            assert!(
+                text.contains(&format!("# HELP {base} {help}.\n# TYPE {base} {kind}\n")),
+                "{name}:\n{text}"
+            );
+        }
+        for line in [
+            "pruner_duration_seconds_count{operation=\"dah_pruner\"} 1\n",
+            "pruner_skipped_total{reason=\"not_running\"} 1\n",
+            "pruner_processed_total 0\n",
+            "pruner_errors_total{operation=\"preserve_parents\"} 1\n",
+            "utxo_cleanup_batch_duration_seconds_count 0\n",
+            "pruner_hold_height{hold=\"persister\"} 1241\n",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_is_that_of_the_code() {
+        assert!(
+            include_str!("../../../docs/pruner.md").contains(&table()),
+            "put this into docs/pruner.md:\n{}",
+            table()
+        );
+    }
+}

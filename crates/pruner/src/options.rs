@@ -1,0 +1,297 @@
+//! What an operator may set, and what the settings are called elsewhere.
+
+use std::time::Duration;
+
+use sapwood_rules::{Policy, PolicyError};
+
+/// Everything that can be set. How long things are kept is the [`Policy`]'s.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrunerOptions {
+    /// How long things are kept.
+    pub policy: Policy,
+    /// Whether a pruner that nobody ever enabled or disabled prunes. What somebody said last is kept in the store and wins.
+    pub enabled: bool,
+    /// How long a job may take. What it has done by then stays done, and the job counts as failed.
+    pub job_timeout: Duration,
+    /// Records judged and deleted in one write.
+    pub chunk_records: usize,
+    /// Chunks under way at the same time while no block is being applied.
+    pub parallel_chunks: usize,
+    /// How often a long job tells how far it is. Nothing for never.
+    pub progress_log_every: Option<Duration>,
+    /// Read the children of each record before it is deleted, and keep it if they do not bear out what it remembers.
+    pub check_children: bool,
+    /// Delete due records. Without it parents are preserved and preservations expire, but every record stays. For tests.
+    pub delete_due: bool,
+    /// Prune while old blocks are being caught up on. No branch is exchanged then, and a store that is not pruned for the
+    /// whole of a first synchronisation outgrows its disk.
+    pub while_catching_up: bool,
+    /// How often to look through everything that is due, whatever happened. Nothing for never.
+    pub look_every: Option<Duration>,
+    /// Records a job looks at before it makes room for a newer request.
+    pub records_per_job: u64,
+    /// How long a job works before it makes room for a newer request.
+    pub time_per_job: Duration,
+    /// Jobs that are remembered after they ended, in memory.
+    pub job_history: usize,
+    /// How much of the time is spent on pruning while blocks are being applied.
+    pub pacing: Pacing,
+}
+
+/// How the pruner makes way for blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pacing {
+    /// The share of the time in which it works while blocks are being applied, above 0 and at most 1.
+    pub busy_share: f64,
+    /// After this long without a block it works all the time, on as many chunks as allowed.
+    pub quiet_after: Duration,
+    /// With more due records than this it works all the time whatever the blocks do: a full disk is worse than a slow block.
+    pub full_speed_above: u64,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self { busy_share: 0.6, quiet_after: Duration::from_secs(2), full_speed_above: 50_000_000 }
+    }
+}
+
+impl Default for PrunerOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            enabled: true,
+            job_timeout: Duration::from_secs(600),
+            chunk_records: 1000,
+            parallel_chunks: 10,
+            progress_log_every: Some(Duration::from_secs(30)),
+            check_children: true,
+            delete_due: true,
+            while_catching_up: true,
+            look_every: Some(Duration::from_secs(60)),
+            records_per_job: 250_000,
+            time_per_job: Duration::from_secs(30),
+            job_history: 1000,
+            pacing: Pacing::default(),
+        }
+    }
+}
+
+/// Why options are refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OptionsError {
+    /// The policy is unsafe.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A number is out of range.
+    #[error("{name} is {found}: set it to {allowed}")]
+    OutOfRange {
+        /// Which setting.
+        name: &'static str,
+        /// What it is.
+        found: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+}
+
+impl PrunerOptions {
+    /// Options with this policy and all else as it comes.
+    pub fn with_policy(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// Refuses what is unsafe or cannot work.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        self.policy.validate()?;
+        let refuse = |name, found: String, allowed| Err(OptionsError::OutOfRange { name, found, allowed });
+        let counts = [
+            ("chunk_records", self.chunk_records, 100_000, "1 to 100,000"),
+            ("parallel_chunks", self.parallel_chunks, 64, "1 to 64"),
+            ("job_history", self.job_history, 100_000, "1 to 100,000"),
+        ];
+        for (name, value, most, allowed) in counts {
+            if value == 0 || value > most {
+                return refuse(name, value.to_string(), allowed);
+            }
+        }
+        if self.records_per_job == 0 {
+            return refuse("records_per_job", "0".into(), "1 or more");
+        }
+        let durations = [
+            ("job_timeout", Some(self.job_timeout)),
+            ("time_per_job", Some(self.time_per_job)),
+            ("look_every", self.look_every),
+            ("progress_log_every", self.progress_log_every),
+        ];
+        for (name, value) in durations {
+            if value.is_some_and(|value| value.is_zero()) {
+                return refuse(name, "0".into(), "more than 0");
+            }
+        }
+        let share = self.pacing.busy_share;
+        if !(share > 0.0 && share <= 1.0) {
+            return refuse("pacing.busy_share", share.to_string(), "more than 0 and at most 1");
+        }
+        Ok(())
+    }
+}
+
+/// A setting of the system whose names operators may know, and what it is called here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldName {
+    /// Its name there.
+    pub old: &'static str,
+    /// Its default there.
+    pub old_default: &'static str,
+    /// Its name here.
+    pub new: &'static str,
+    /// Its default here.
+    pub new_default: String,
+    /// What differs, if anything.
+    pub note: &'static str,
+}
+
+/// Every setting of the system whose names operators may know. The table in `docs/pruner.md` is made from this.
+pub fn old_names() -> Vec<OldName> {
+    let PrunerOptions {
+        policy,
+        enabled,
+        job_timeout,
+        chunk_records,
+        parallel_chunks,
+        progress_log_every,
+        check_children,
+        delete_due,
+        ..
+    } = PrunerOptions::default();
+    let row = |old, old_default, new, new_default: String, note| OldName {
+        old,
+        old_default,
+        new,
+        new_default,
+        note,
+    };
+    let seconds = |duration: Duration| format!("{} s", duration.as_secs());
+    vec![
+        row("startPruner", "true", "enabled", enabled.to_string(), "can be changed while it runs"),
+        row("pruner_grpcPort", "8096", "server.grpc", "127.0.0.1:8096".into(), "a setting of the server"),
+        row(
+            "pruner_grpcAddress",
+            "localhost:8096",
+            "server.grpc",
+            "127.0.0.1:8096".into(),
+            "a setting of the server",
+        ),
+        row("pruner_jobTimeout", "10m", "job_timeout", seconds(job_timeout), ""),
+        row("pruner_utxoChunkSize", "1000", "chunk_records", chunk_records.to_string(), ""),
+        row(
+            "pruner_utxoChunkGroupLimit",
+            "10",
+            "parallel_chunks",
+            parallel_chunks.to_string(),
+            "one while blocks are being applied",
+        ),
+        row(
+            "pruner_utxoProgressLogInterval",
+            "30s",
+            "progress_log_every",
+            progress_log_every.map_or("never".into(), seconds),
+            "",
+        ),
+        row(
+            "pruner_utxoDefensiveEnabled",
+            "false",
+            "check_children",
+            check_children.to_string(),
+            "on by default",
+        ),
+        row(
+            "pruner_utxoDefensiveBatchReadSize",
+            "10000",
+            "–",
+            "–".into(),
+            "the children of a chunk are read in one go",
+        ),
+        row(
+            "globalBlockHeightRetention",
+            "288",
+            "policy.retention",
+            policy.retention.to_string(),
+            "can be changed while it runs",
+        ),
+        row(
+            "utxostore_unminedTxRetention",
+            "retention / 2",
+            "policy.unmined_retention",
+            policy.unmined_retention.to_string(),
+            "",
+        ),
+        row(
+            "utxostore_parentPreservationBlocks",
+            "blocks of 10 days",
+            "policy.parent_preservation",
+            policy.parent_preservation.to_string(),
+            "ten days are 1,440 blocks",
+        ),
+        row(
+            "utxostore_disableDAHCleaner",
+            "false",
+            "delete_due",
+            delete_due.to_string(),
+            "the other way round",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_documents() {
+        let options = PrunerOptions::default();
+        assert_eq!(options.validate(), Ok(()));
+        assert_eq!(options.job_timeout, Duration::from_secs(10 * 60));
+        assert_eq!((options.chunk_records, options.parallel_chunks), (1000, 10));
+        assert_eq!(options.progress_log_every, Some(Duration::from_secs(30)));
+        assert_eq!(options.job_history, 1000);
+        assert!(options.check_children && options.delete_due && options.enabled);
+        let Policy { retention, unmined_retention, parent_preservation, .. } = options.policy;
+        assert_eq!((retention, unmined_retention, parent_preservation), (288, 144, 1440));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        type Spoil = fn(&mut PrunerOptions);
+        let spoiled: [(Spoil, &str); 7] = [
+            (|o| o.chunk_records = 0, "chunk_records"),
+            (|o| o.parallel_chunks = 65, "parallel_chunks"),
+            (|o| o.records_per_job = 0, "records_per_job"),
+            (|o| o.job_timeout = Duration::ZERO, "job_timeout"),
+            (|o| o.look_every = Some(Duration::ZERO), "look_every"),
+            (|o| o.pacing.busy_share = 0.0, "pacing.busy_share"),
+            (|o| o.pacing.busy_share = f64::NAN, "pacing.busy_share"),
+        ];
+        for (spoil, expected) in spoiled {
+            let mut options = PrunerOptions::default();
+            spoil(&mut options);
+            match options.validate() {
+                Err(OptionsError::OutOfRange { name, .. }) => assert_eq!(name, expected),
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+        let policy = Policy { reorg_window: 10, ..Policy::with_retention(5) };
+        assert!(matches!(PrunerOptions::with_policy(policy).validate(), Err(OptionsError::Policy(_))));
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_is_that_of_the_code() {
+        let page = include_str!("../../../docs/pruner.md");
+        for OldName { old, old_default, new, new_default, note } in old_names() {
+            let row =
+                format!("| `{old}` | {old_default} | `{new}` | {new_default} | {note} |").replace("`–`", "–");
+            let row = row.replace("|  |", "| |");
+            assert!(page.contains(&row), "docs/pruner.md lacks the row\n{row}");
+        }
+    }
+}

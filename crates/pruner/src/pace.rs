@@ -1,0 +1,60 @@
+//! Making way for blocks: working a share of the time while they come, and all the time when they do not.
+
+use std::time::Duration;
+
+use sapwood_store::{StoreError, StoreRead};
+use sapwood_types::BlockMark;
+use tokio::time::Instant;
+
+use crate::options::Pacing;
+
+/// Knows when the last block was applied.
+pub(crate) struct Pacer {
+    pacing: Pacing,
+    last: Option<BlockMark>,
+    last_seen: Instant,
+    /// Due records when the phase began.
+    backlog: u64,
+}
+
+impl Pacer {
+    pub(crate) fn new(pacing: Pacing) -> Self {
+        Self { pacing, last: None, last_seen: Instant::now(), backlog: 0 }
+    }
+
+    pub(crate) fn begin(&mut self, backlog: u64) {
+        self.backlog = backlog;
+    }
+
+    /// Whether to work all the time. Looks whether a block came.
+    pub(crate) async fn full_speed(&mut self, store: &(impl StoreRead + ?Sized)) -> Result<bool, StoreError> {
+        let last = store.last_applied().await?;
+        if last != self.last {
+            self.last = last;
+            self.last_seen = Instant::now();
+        }
+        let quiet = self.last_seen.elapsed() >= self.pacing.quiet_after;
+        Ok(quiet || self.backlog > self.pacing.full_speed_above)
+    }
+
+    /// How long to rest after having been busy so long.
+    pub(crate) fn rest(&self, busy: Duration) -> Duration {
+        let share = self.pacing.busy_share;
+        busy.mul_f64((1.0 - share) / share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_makes_the_share() {
+        let rest = |busy_share, busy| {
+            Pacer::new(Pacing { busy_share, ..Pacing::default() })
+                .rest(Duration::from_millis(busy))
+                .as_millis()
+        };
+        assert_eq!((rest(1.0, 50), rest(0.5, 50), rest(0.2, 50)), (0, 50, 200));
+    }
+}

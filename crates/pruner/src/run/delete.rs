@@ -1,0 +1,283 @@
+//! Phase 2: delete due records, in chunks.
+//!
+//! # Correctness
+//! A chunk is a page of the due index. Several are under way at a time, and each saves the cursor in the same write as its deletions:
+//! the end of its own page if all pages before it are done, else the end of the last page up to which all are. So the saved cursor
+//! never lies behind a page that is not done. It may go back when two chunks overtake each other, which costs a second look.
+//!
+//! What is kept, because its body could not be deleted or a child disagrees, lies before the cursor then. So does a record that
+//! becomes due late: its preservation ended, or it was unlocked. They are found by the next job that looks through everything: the first
+//! after a start, one on demand, one by timer, and one that ended preservations.
+
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use futures_util::{StreamExt, future::join_all, stream};
+use parking_lot::Mutex;
+use sapwood_rules::{KeepReason, PruneContext, Verdict};
+use sapwood_store::{Cursor, DeleteDue, Judged, StoreError};
+use sapwood_types::{External, Height, TxId};
+use tokio::time::Instant;
+
+use super::{Halt, Run, Sweep};
+use crate::{bodies::BodyError, jobs::StopReason, pace::Pacer, service::Shared, status::estimate_backlog};
+
+/// Bodies being deleted at the same time.
+const BODIES_AT_A_TIME: usize = 16;
+/// After so many failures in a row the object store is not asked again in this job.
+const BODY_FAILURES: u32 = 8;
+
+/// Pages that are worked on at the same time.
+struct Wave {
+    pages: Vec<Vec<TxId>>,
+    /// Where the listing goes on after each page. Only the last page of all has none.
+    ends: Vec<Option<Cursor>>,
+    done: Mutex<Vec<bool>>,
+}
+
+impl Wave {
+    /// The end of the last page up to which all are done, if `writing` is done too.
+    fn done_up_to(&self, writing: Option<usize>) -> Option<Cursor> {
+        let done = self.done.lock();
+        let all_done = (0..done.len()).take_while(|page| done[*page] || Some(*page) == writing);
+        all_done.filter_map(|page| self.ends[page].clone()).last()
+    }
+}
+
+/// What became of a chunk.
+struct ChunkDone {
+    judged: Vec<Judged>,
+    bodies_deleted: u64,
+}
+
+impl Run<'_> {
+    pub(super) async fn delete_due(&mut self, sweep: &mut Sweep, pacer: &mut Pacer) -> Result<(), Halt> {
+        if self.whole {
+            sweep.position = None;
+        }
+        if sweep.position.is_none() {
+            sweep.look_back = false;
+        }
+        let situation = self.situation().await?;
+        self.note(&situation);
+        let backlog =
+            estimate_backlog(&*self.shared.store, situation.settled_up_to(), sweep.position.clone()).await?;
+        pacer.begin(backlog.records);
+        let body_failures = AtomicU32::new(0);
+        loop {
+            self.check()?;
+            self.check_limits()?;
+            let situation = self.situation().await?;
+            self.note(&situation);
+            let Some(up_to) = situation.settled_up_to() else { return Ok(()) };
+            let full_speed = pacer.full_speed(&*self.shared.store).await?;
+            let width = if full_speed { self.shared.options.parallel_chunks } else { 1 };
+            let started = Instant::now();
+            let wave = self.list(up_to, sweep.position.clone(), width).await?;
+            let last = wave.ends.last().is_none_or(Option::is_none);
+            let context = situation.context();
+            let chunks =
+                (0..wave.pages.len()).map(|page| chunk(self.shared, &wave, page, &context, &body_failures));
+            let mut failed = None;
+            for done in join_all(chunks).await {
+                match done {
+                    Ok(done) => self.count(done),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            sweep.position = wave.done_up_to(None).or(sweep.position.take());
+            *self.shared.position.lock() = sweep.position.clone();
+            self.tell();
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            if last {
+                return Ok(());
+            }
+            if !full_speed {
+                self.shared.rest(pacer.rest(started.elapsed())).await;
+            }
+        }
+    }
+
+    fn check_limits(&self) -> Result<(), StopReason> {
+        if self.counts.looked_at >= self.shared.options.records_per_job {
+            return Err(StopReason::RecordLimit);
+        }
+        if self.started.elapsed() >= self.shared.options.time_per_job {
+            return Err(StopReason::TimeLimit);
+        }
+        Ok(())
+    }
+
+    /// Up to `width` pages of due records.
+    async fn list(&self, up_to: Height, mut after: Option<Cursor>, width: usize) -> Result<Wave, StoreError> {
+        let (mut pages, mut ends) = (Vec::new(), Vec::new());
+        for _ in 0..width {
+            let page = self.shared.store.due(up_to, after, self.shared.options.chunk_records).await?;
+            pages.push(page.items.into_iter().map(|record| record.txid).collect());
+            ends.push(page.next.clone());
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let done = Mutex::new(vec![false; pages.len()]);
+        Ok(Wave { pages, ends, done })
+    }
+
+    fn count(&mut self, done: ChunkDone) {
+        let metrics = &self.shared.metrics;
+        self.counts.bodies_deleted += done.bodies_deleted;
+        metrics.bodies_deleted.inc_by(done.bodies_deleted);
+        for judged in done.judged {
+            self.counts.looked_at += 1;
+            match judged.verdict {
+                Verdict::MayGo { .. } => {
+                    self.counts.deleted += 1;
+                    self.counts.bytes_freed += judged.bytes;
+                    metrics.processed.inc();
+                    metrics.bytes_freed.inc_by(judged.bytes);
+                }
+                Verdict::Gone => self.counts.gone += 1,
+                Verdict::Kept(reason) => {
+                    self.counts.keep(reason.label());
+                    metrics.kept(reason.label());
+                    tracing::debug!(txid = %judged.txid, %reason, "a due record is kept");
+                }
+            }
+        }
+    }
+}
+
+/// Deletes the records of one page that may go: the bodies first.
+async fn chunk(
+    shared: &Shared,
+    wave: &Wave,
+    page: usize,
+    context: &PruneContext,
+    body_failures: &AtomicU32,
+) -> Result<ChunkDone, StoreError> {
+    let started = Instant::now();
+    let txids = &wave.pages[page];
+    if txids.is_empty() {
+        return Ok(ChunkDone { judged: Vec::new(), bodies_deleted: 0 });
+    }
+    let check_children = shared.options.check_children;
+    let outside = with_bodies(shared, txids, context).await?;
+    let (bodies_gone, kept) = delete_bodies(shared, outside, body_failures).await;
+    let spared: HashSet<TxId> = kept.iter().map(|judged| judged.txid).collect();
+    let going: Vec<TxId> = txids.iter().filter(|txid| !spared.contains(txid)).copied().collect();
+    let mut judged = kept;
+    if !going.is_empty() {
+        let save_cursor = wave.done_up_to(Some(page));
+        let request = DeleteDue { txids: going, context: context.clone(), check_children, save_cursor };
+        judged.extend(shared.store.delete_due(request).await?);
+    }
+    wave.done.lock()[page] = true;
+    for judged in &judged {
+        if let (true, Verdict::Kept(reason)) = (bodies_gone.contains(&judged.txid), &judged.verdict) {
+            // Somebody locked or preserved it between two looks. It was due, so whoever does may find its body in a persisted block.
+            tracing::error!(txid = %judged.txid, %reason, "a record is kept after its external body was deleted");
+            shared.metrics.failed("body_of_kept_record");
+        }
+    }
+    shared.metrics.batch_took(started.elapsed());
+    Ok(ChunkDone { judged, bodies_deleted: bodies_gone.len() as u64 })
+}
+
+/// Records that may go, children checked, and have a body outside.
+async fn with_bodies(
+    shared: &Shared,
+    txids: &[TxId],
+    context: &PruneContext,
+) -> Result<Vec<Judged>, StoreError> {
+    let outside = |judged: &Judged| judged.external.is_some() && judged.verdict.may_go();
+    let judged = shared.store.judge(txids.to_vec(), context.clone(), false).await?;
+    let large: Vec<TxId> = judged.iter().filter(|judged| outside(judged)).map(|judged| judged.txid).collect();
+    if large.is_empty() || !shared.options.check_children {
+        return Ok(judged.into_iter().filter(outside).collect());
+    }
+    let judged = shared.store.judge(large, context.clone(), true).await?;
+    Ok(judged.into_iter().filter(outside).collect())
+}
+
+/// Deletes bodies. Returns the records whose body is gone now, and those that stay because theirs is not.
+async fn delete_bodies(
+    shared: &Shared,
+    outside: Vec<Judged>,
+    failures: &AtomicU32,
+) -> (HashSet<TxId>, Vec<Judged>) {
+    let deletions = stream::iter(outside).map(|judged| async move {
+        let deleted = match judged.external {
+            Some(external) => delete_body(shared, judged.txid, external, failures).await,
+            None => Ok(()),
+        };
+        (judged, deleted)
+    });
+    let mut deletions = deletions.buffer_unordered(BODIES_AT_A_TIME);
+    let (mut gone, mut kept) = (HashSet::new(), Vec::new());
+    while let Some((judged, deleted)) = deletions.next().await {
+        match deleted {
+            Ok(()) => _ = gone.insert(judged.txid),
+            Err(error) => {
+                let verdict = Verdict::Kept(KeepReason::ExternalBody { error });
+                kept.push(Judged { verdict, ..judged });
+            }
+        }
+    }
+    (gone, kept)
+}
+
+async fn delete_body(
+    shared: &Shared,
+    txid: TxId,
+    external: External,
+    failures: &AtomicU32,
+) -> Result<(), String> {
+    let Some(bodies) = &shared.bodies else {
+        return Err("no object store is configured, so its body cannot be deleted".into());
+    };
+    if failures.load(Ordering::Relaxed) >= BODY_FAILURES {
+        return Err("the object store failed too often in this job; the next one tries again".into());
+    }
+    let error: BodyError = match bodies.delete(txid, external).await {
+        Ok(_) => {
+            failures.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    failures.fetch_add(1, Ordering::Relaxed);
+    shared.metrics.failed("external_body");
+    tracing::warn!(%txid, %error, "an external body could not be deleted; its record stays");
+    Err(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_cursor_never_passes_a_page_that_is_not_done() {
+        let end = |number: u8| Some(Cursor(Bytes::from(vec![number])));
+        let wave = Wave {
+            pages: vec![vec![]; 4],
+            ends: vec![end(0), end(1), end(2), None],
+            done: Mutex::new(vec![false; 4]),
+        };
+        assert_eq!(wave.done_up_to(Some(2)), None, "pages 0 and 1 are not done");
+        wave.done.lock()[2] = true;
+        assert_eq!(wave.done_up_to(Some(0)), end(0));
+        wave.done.lock()[0] = true;
+        assert_eq!(wave.done_up_to(Some(3)), end(0), "page 1 is not done");
+        assert_eq!(wave.done_up_to(Some(1)), end(2), "with page 1 all up to 2 are done");
+        wave.done.lock()[1] = true;
+        wave.done.lock()[3] = true;
+        assert_eq!(wave.done_up_to(None), end(2), "the last page has no end to go on from");
+    }
+}

@@ -1,0 +1,259 @@
+//! One job, from the preflight to the last phase.
+//!
+//! # Correctness
+//! Before each phase and between chunks it asks again whether it may go on: a reorganisation, a stop or a new hold takes effect at the
+//! next chunk. A chunk is one write of the store, so whatever ends the job, or the process, nothing is half done. The height to
+//! work at is fixed when the job begins and only ever lowered, so what phase 1 has preserved covers all of phase 2.
+
+mod delete;
+mod preserve;
+
+use std::time::Duration;
+
+use sapwood_store::{BatchError, Cursor, PreserveError, StoreError};
+use sapwood_types::Height;
+use tokio::time::Instant;
+
+use crate::{
+    jobs::{JobCounts, JobDurations, JobId, StopReason},
+    pace::Pacer,
+    requests::Request,
+    safety::Situation,
+    service::Shared,
+    text,
+};
+
+/// What went wrong in a job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A parent of an old unmined transaction could not be preserved, so nothing is deleted.
+    #[error("parents of old unmined transactions could not be preserved, so nothing was deleted: {cause}")]
+    Preserve {
+        /// Why not.
+        cause: String,
+    },
+    /// It took too long.
+    #[error("it did not end within {} s; what it had done by then stays done", .after.as_secs_f64())]
+    TimedOut {
+        /// How long it could take.
+        after: Duration,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<BatchError<PreserveError>> for RunError {
+    fn from(error: BatchError<PreserveError>) -> Self {
+        RunError::Preserve { cause: error.to_string() }
+    }
+}
+
+/// Why a job ends before its end.
+pub(crate) enum Halt {
+    Stop(StopReason),
+    Fail(RunError),
+}
+
+impl From<StopReason> for Halt {
+    fn from(reason: StopReason) -> Self {
+        Halt::Stop(reason)
+    }
+}
+
+impl<E: Into<RunError>> From<E> for Halt {
+    fn from(error: E) -> Self {
+        Halt::Fail(error.into())
+    }
+}
+
+/// How far the due index has been looked through. Lives longer than a job.
+pub(crate) struct Sweep {
+    /// Where the next job goes on: all before it has been looked at.
+    pub(crate) position: Option<Cursor>,
+    /// What lies before the position has to be looked at again: a record that was kept, or became due late, is there.
+    pub(crate) look_back: bool,
+}
+
+/// The phases, by the names of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    PreserveParents,
+    ExpirePreservations,
+    DeleteDue,
+    DropUndo,
+}
+
+impl Phase {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Phase::PreserveParents => "preserve_parents",
+            Phase::ExpirePreservations => "expire_preservations",
+            Phase::DeleteDue => "dah_pruner",
+            Phase::DropUndo => "undo",
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Phase::PreserveParents => "preserving parents of old unmined transactions",
+            Phase::ExpirePreservations => "ending preservations",
+            Phase::DeleteDue => "deleting due records",
+            Phase::DropUndo => "dropping undo records",
+        }
+    }
+}
+
+/// A job under way.
+pub(crate) struct Run<'a> {
+    shared: &'a Shared,
+    job: JobId,
+    asked: Option<Height>,
+    /// Look through everything that is due.
+    whole: bool,
+    started: Instant,
+    last_told: Instant,
+    phase: Option<Phase>,
+    counts: JobCounts,
+    durations: JobDurations,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(shared: &'a Shared, request: &Request) -> Self {
+        let started = Instant::now();
+        Run {
+            shared,
+            job: request.job,
+            asked: request.asked,
+            whole: request.whole,
+            started,
+            last_told: started,
+            phase: None,
+            counts: JobCounts::default(),
+            durations: JobDurations::default(),
+        }
+    }
+
+    /// All phases.
+    pub(crate) async fn execute(&mut self, sweep: &mut Sweep, pacer: &mut Pacer) -> Result<(), Halt> {
+        self.check()?;
+        let situation = self.situation().await?;
+        // From here on the height can only go down.
+        self.asked = Some(situation.height);
+        self.shared.jobs.update(self.job, |job| job.height = Some(situation.height));
+        self.note(&situation);
+
+        let started = self.begin(Phase::PreserveParents);
+        let preserved = self.preserve_parents(&situation).await;
+        self.durations.preserve_parents = self.end(Phase::PreserveParents, started);
+        preserved?;
+
+        self.check()?;
+        let started = self.begin(Phase::ExpirePreservations);
+        let expired = self.expire_preservations(situation.height).await;
+        self.durations.expire_preservations = self.end(Phase::ExpirePreservations, started);
+        // What is preserved no more was due long ago, before where the last job was.
+        self.whole |= self.counts.preservations_expired > 0;
+        expired?;
+
+        self.check()?;
+        if self.shared.options.delete_due {
+            let started = self.begin(Phase::DeleteDue);
+            let deleted = self.delete_due(sweep, pacer).await;
+            self.durations.delete_due = self.end(Phase::DeleteDue, started);
+            deleted?;
+        }
+
+        self.check()?;
+        let started = self.begin(Phase::DropUndo);
+        let dropped = self.drop_undo().await;
+        self.durations.drop_undo = self.end(Phase::DropUndo, started);
+        dropped
+    }
+
+    fn begin(&mut self, phase: Phase) -> Instant {
+        self.phase = Some(phase);
+        *self.shared.phase.lock() = Some(phase);
+        Instant::now()
+    }
+
+    fn end(&mut self, phase: Phase, started: Instant) -> Duration {
+        let took = started.elapsed();
+        self.shared.metrics.took(phase.label(), took);
+        self.tell();
+        took
+    }
+
+    /// The phase it is in, or ended in.
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        self.phase
+    }
+
+    pub(crate) fn counts(&self) -> &JobCounts {
+        &self.counts
+    }
+
+    pub(crate) fn durations(&self) -> &JobDurations {
+        &self.durations
+    }
+
+    /// Whether the job may go on.
+    fn check(&self) -> Result<(), StopReason> {
+        self.shared.stop_reason(Some(self.job)).map_or(Ok(()), Err)
+    }
+
+    async fn situation(&self) -> Result<Situation, Halt> {
+        match Situation::of(self.shared, self.asked).await? {
+            Some(situation) => Ok(situation),
+            None => Err(StopReason::NoBlocks.into()),
+        }
+    }
+
+    /// Shows the safe height in the job.
+    fn note(&self, situation: &Situation) {
+        self.shared.note_situation(situation);
+        self.shared.jobs.update(self.job, |job| {
+            job.safe_height = situation.safe.height;
+            job.decided_by = situation.decided_by();
+            job.whole = self.whole;
+        });
+    }
+
+    /// Shows in the job what it has done so far, and in the log now and then.
+    fn tell(&mut self) {
+        let job = self.shared.jobs.update(self.job, |job| {
+            job.counts = self.counts.clone();
+            job.durations = self.durations.clone();
+        });
+        let due =
+            self.shared.options.progress_log_every.is_some_and(|every| self.last_told.elapsed() >= every);
+        if let (true, Some(job), Some(phase)) = (due, job, self.phase) {
+            self.last_told = Instant::now();
+            let seconds = self.started.elapsed().as_secs();
+            tracing::info!(job = %job.id, seconds, deleted = job.counts.deleted, kept = job.counts.kept_in_all(), "still {}", phase.words());
+        }
+    }
+
+    /// Undo records that neither a reorganisation nor a hold needs.
+    async fn drop_undo(&mut self) -> Result<(), Halt> {
+        let situation = self.situation().await?;
+        let floor = self.shared.store.rollback_floor().await?;
+        if let (Some(safe), Some(floor)) = (situation.safe.height, floor) {
+            self.counts.undo_dropped = self.shared.store.prune_undo(floor.min(safe).next()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let JobCounts { deleted, bytes_freed, .. } = &self.counts;
+        write!(
+            f,
+            "job {}: {} records deleted ({})",
+            self.job,
+            text::figure(*deleted),
+            text::bytes(*bytes_freed)
+        )
+    }
+}

@@ -1,0 +1,93 @@
+//! Up to which height deletion is safe right now, and what records are judged by.
+
+use sapwood_rules::{Hold, Policy, PruneContext, SafeHeight, lifecycle::due_up_to, safe_height};
+use sapwood_store::StoreError;
+use sapwood_types::Height;
+
+use crate::{
+    holds::{HoldView, PERSISTER, REORG_WINDOW},
+    service::Shared,
+    text,
+};
+
+/// The chain, the holds and the policy at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Situation {
+    /// The height of the last applied block.
+    pub(crate) tip: Height,
+    /// The height to work at: the one asked for, but not above the chain.
+    pub(crate) height: Height,
+    pub(crate) policy: Policy,
+    /// Every hold, that of the reorganisation window first.
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) safe: SafeHeight,
+    pub(crate) now: u64,
+}
+
+impl Situation {
+    /// The situation with a height asked for. Nothing before the first block.
+    pub(crate) async fn of(shared: &Shared, asked: Option<Height>) -> Result<Option<Self>, StoreError> {
+        let Some(last) = shared.store.last_applied().await? else { return Ok(None) };
+        let floor = shared.store.rollback_floor().await?.unwrap_or(Height::GENESIS);
+        let policy = *shared.policy.read();
+        let tip = last.height;
+        let height = asked.map_or(tip, |asked| asked.min(tip));
+        let mut holds = vec![reorg_window(floor, &policy)];
+        holds.extend(shared.holds.all());
+        let now = shared.clock.now();
+        let safe = safe_height(height, &holds, now);
+        Ok(Some(Self { tip, height, policy, holds, safe, now }))
+    }
+
+    pub(crate) fn context(&self) -> PruneContext {
+        PruneContext { current: self.height, safe: self.safe.clone(), retention: self.policy.retention }
+    }
+
+    /// The greatest settled height that may go; nothing if none may.
+    ///
+    /// A record's own block lies at or below the height at which it settled, and that at or below what is persisted: the rule
+    /// already says so, as what is due at the persisted height settled a retention before it. It is said again here, because it is
+    /// the one thing that a mistake in the rule could not be made good after.
+    pub(crate) fn settled_up_to(&self) -> Option<Height> {
+        let up_to = due_up_to(self.safe.height?, self.policy.retention)?;
+        match self.persister() {
+            None => Some(up_to),
+            Some(persister) => persister.lets_go_up_to().map(|persisted| persisted.min(up_to)),
+        }
+    }
+
+    /// The hold of the persister, if one is registered.
+    pub(crate) fn persister(&self) -> Option<&Hold> {
+        self.holds.iter().find(|hold| hold.name == PERSISTER)
+    }
+
+    /// The greatest settled height that is due by age alone.
+    pub(crate) fn due_by_age(&self) -> Option<Height> {
+        due_up_to(self.height, self.policy.retention)
+    }
+
+    pub(crate) fn decided_by(&self) -> Option<String> {
+        self.safe.decided_by.as_ref().map(|hold| hold.name.clone())
+    }
+
+    pub(crate) fn views(&self) -> Vec<HoldView> {
+        let view = |hold| HoldView::new(hold, self.now, self.safe.decided_by.as_ref());
+        self.holds.iter().map(view).collect()
+    }
+}
+
+/// What settled above the floor can be unsettled by a reorganisation, so it must not go. Holds are about the heights at which
+/// records are due, which is a retention later.
+fn reorg_window(floor: Height, policy: &Policy) -> Hold {
+    Hold {
+        name: REORG_WINDOW.into(),
+        owner: "chain".into(),
+        keep_from: Some(floor.plus(policy.retention).next()),
+        expires: None,
+        reason: format!(
+            "blocks above {} can be taken back, and what settled there is due {} blocks later",
+            text::at(floor),
+            text::figure(policy.retention)
+        ),
+    }
+}

@@ -1,0 +1,452 @@
+//! The pruner as a task: hears what happens to the chain, and does one job after the other.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use sapwood_chain::{ChainState, Event, Events, Subscription, Told};
+use sapwood_rules::Policy;
+use sapwood_store::{Cursor, Store, StoreError};
+use sapwood_types::{BlockMark, Height};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, MissedTickBehavior},
+};
+
+use crate::{
+    bodies::Bodies,
+    clock::Clock,
+    handle::PrunerHandle,
+    holds::{BLOCK_ASSEMBLY, Consumer, Holds, PERSISTER},
+    jobs::{JobId, JobState, Jobs, StopReason, Trigger},
+    metrics::PrunerMetrics,
+    options::{OptionsError, PrunerOptions},
+    pace::Pacer,
+    requests::{Request, Requests},
+    run::{Halt, Phase, Run, RunError, Sweep},
+    safety::Situation,
+    status::Totals,
+};
+
+/// The name of the note that says whether somebody enabled or disabled pruning.
+pub const ENABLED_NOTE: &str = "pruner/enabled";
+const ENABLED_VERSION: u8 = 1;
+
+/// Why the pruner could not start, or refuses a request.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PrunerError {
+    /// The options cannot be used.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// Pruning is disabled.
+    #[error("pruning is disabled: enable it first")]
+    Disabled,
+    /// Nothing can be due at the first block.
+    #[error("height 0 cannot be pruned: give a height of at least 1, or none for the height of the chain")]
+    HeightZero,
+    /// The pruner has stopped, or is about to.
+    #[error("the pruner has stopped")]
+    Stopped,
+    /// There is no such job, or it is over and forgotten.
+    #[error("there is no job {job}")]
+    NoSuchJob {
+        /// Which.
+        job: JobId,
+    },
+    /// The job is over.
+    #[error("job {job} is {} already", .state.name())]
+    JobOver {
+        /// Which.
+        job: JobId,
+        /// What became of it.
+        state: JobState,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The pruner. [`Pruner::start`] sets it going.
+pub struct Pruner;
+
+impl Pruner {
+    /// Starts the pruner as a task of the current runtime. What was left in the store (holds, how far the persister is, whether pruning
+    /// is enabled, the cursor) counts from the first moment on.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        events: Events,
+        bodies: Option<Bodies>,
+        options: PrunerOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<PrunerHandle, PrunerError> {
+        options.validate()?;
+        // Before anything is read, so that nothing is missed in between.
+        let heard = events.subscribe();
+        let holds = Holds::load(Arc::clone(&store), Arc::clone(&clock)).await?;
+        let enabled = match store.note(ENABLED_NOTE).await? {
+            None => options.enabled,
+            Some(note) => decode_enabled(&note)?,
+        };
+        let position = store.prune_cursor().await?;
+        let shared = Arc::new(Shared {
+            store,
+            events,
+            bodies,
+            policy: RwLock::new(options.policy),
+            clock,
+            holds,
+            jobs: Jobs::new(options.job_history),
+            requests: Requests::new(),
+            metrics: PrunerMetrics::default(),
+            options,
+            enabled: AtomicBool::new(enabled),
+            assembly_running: AtomicBool::new(false),
+            resume: AtomicBool::new(false),
+            cancelled: Mutex::new(None),
+            interrupted: Notify::new(),
+            stopping: watch::channel(false).0,
+            stopped: watch::channel(false).0,
+            phase: Mutex::new(None),
+            position: Mutex::new(position.clone()),
+            totals: Mutex::default(),
+        });
+        shared.metrics.enabled.set(enabled.into());
+        if let Some(persisted) = shared.events.latest().block_persisted {
+            shared.persisted(persisted.height).await;
+        }
+        shared.submit(Trigger::StartUp, None, false);
+        let task = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let _stopped = TellStopped(&task.stopped);
+            tokio::join!(listen(&task, heard), work(&task, position));
+        });
+        Ok(PrunerHandle::new(shared))
+    }
+}
+
+/// Tells that the task has ended, however it did.
+struct TellStopped<'a>(&'a watch::Sender<bool>);
+
+impl Drop for TellStopped<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+fn decode_enabled(note: &Bytes) -> Result<bool, StoreError> {
+    use sapwood_types::{DecodeError, codec::Reader};
+    let decode = || -> Result<bool, DecodeError> {
+        let mut from = Reader::new(note.clone());
+        from.version(ENABLED_NOTE, ENABLED_VERSION)?;
+        let enabled = match from.u8("enabled")? {
+            0 => false,
+            1 => true,
+            value => return Err(DecodeError::UnknownValue { field: "enabled", value: value.into() }),
+        };
+        from.end(ENABLED_NOTE)?;
+        Ok(enabled)
+    };
+    decode().map_err(|cause| StoreError::Corrupt { what: format!("the note {ENABLED_NOTE}"), cause })
+}
+
+/// What the task and its handles share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) events: Events,
+    pub(crate) bodies: Option<Bodies>,
+    pub(crate) options: PrunerOptions,
+    pub(crate) policy: RwLock<Policy>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) holds: Holds,
+    pub(crate) jobs: Jobs,
+    pub(crate) requests: Requests,
+    pub(crate) metrics: PrunerMetrics,
+    enabled: AtomicBool,
+    /// Whether block assembly says that it is running. Counts only while it is registered.
+    pub(crate) assembly_running: AtomicBool,
+    /// A job could not begin or was cut short, and shall be made up for.
+    resume: AtomicBool,
+    /// The running job that somebody cancelled.
+    pub(crate) cancelled: Mutex<Option<JobId>>,
+    /// Wakes a job that rests.
+    pub(crate) interrupted: Notify,
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) stopped: watch::Sender<bool>,
+    /// What the running job does.
+    pub(crate) phase: Mutex<Option<Phase>>,
+    /// How far the due index has been looked through.
+    pub(crate) position: Mutex<Option<Cursor>>,
+    pub(crate) totals: Mutex<Totals>,
+}
+
+impl Shared {
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// Enables or disables pruning, for good.
+    pub(crate) async fn set_enabled(&self, enabled: bool) -> Result<(), StoreError> {
+        let note = Bytes::copy_from_slice(&[ENABLED_VERSION, enabled.into()]);
+        self.store.put_notes(vec![(ENABLED_NOTE.into(), Some(note))]).await?;
+        self.enabled.store(enabled, Ordering::Release);
+        self.metrics.enabled.set(enabled.into());
+        self.interrupted.notify_waiters();
+        if enabled {
+            self.resume_if_wanted();
+        }
+        Ok(())
+    }
+
+    /// Why nothing may be pruned now, if so.
+    pub(crate) fn stop_reason(&self, job: Option<JobId>) -> Option<StopReason> {
+        if *self.stopping.borrow() {
+            return Some(StopReason::Stopping);
+        }
+        if !self.is_enabled() {
+            return Some(StopReason::Disabled);
+        }
+        if job.is_some() && *self.cancelled.lock() == job {
+            return Some(StopReason::Cancelled);
+        }
+        match self.events.state() {
+            ChainState::Running => {}
+            ChainState::CatchingUp if self.options.while_catching_up => {}
+            state => return Some(StopReason::ChainNotRunning { state }),
+        }
+        let registered = self.holds.get(BLOCK_ASSEMBLY).is_some();
+        let running = self.assembly_running.load(Ordering::Acquire);
+        (registered && !running).then_some(StopReason::BlockAssemblyNotRunning)
+    }
+
+    pub(crate) fn submit(&self, trigger: Trigger, asked: Option<Height>, whole: bool) -> JobId {
+        self.requests.submit(&self.jobs, trigger, asked, whole, self.clock.now())
+    }
+
+    /// Makes up for a job that could not do its work, if there was one and it can now.
+    pub(crate) fn resume_if_wanted(&self) {
+        if self.stop_reason(None).is_none() && self.resume.swap(false, Ordering::AcqRel) {
+            self.submit(Trigger::Resumed, None, false);
+        }
+    }
+
+    /// Pauses, unless something happens that the job should look at.
+    pub(crate) async fn rest(&self, pause: Duration) {
+        let mut state = self.events.watch_state();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.interrupted.notified() => {}
+            _ = state.changed() => {}
+        }
+    }
+
+    /// The persister has written all blocks up to this height.
+    pub(crate) async fn persisted(&self, height: Height) {
+        if let Err(error) = self.holds.report(Consumer::Persister, height).await {
+            // It counts in memory. After a restart less is known to be persisted, which keeps more.
+            self.metrics.failed("holds");
+            tracing::error!(%error, %height, "how far the persister is could not be written down");
+        }
+    }
+
+    /// Shows the safe height and the holds in the metrics.
+    pub(crate) fn note_situation(&self, situation: &Situation) {
+        let number = |height: Option<Height>| height.map_or(-1, |height| height.0.into());
+        self.metrics.safe_height.set(number(situation.safe.height));
+        self.metrics.holds_expired.set(situation.safe.expired.len() as i64);
+        let first_needed = |keep_from: Option<Height>| keep_from.map_or(0, |height| height.0.into());
+        self.metrics.hold_heights(
+            situation.holds.iter().map(|hold| (hold.name.clone(), first_needed(hold.keep_from))),
+        );
+    }
+}
+
+/// Waits until it is said.
+pub(crate) async fn said(flag: &mut watch::Receiver<bool>) {
+    // Whoever says it lives as long as whoever waits.
+    let _ = flag.wait_for(|said| *said).await;
+}
+
+/// Hears events, watches the chain's state and the time.
+async fn listen(shared: &Shared, mut heard: Subscription) {
+    let mut state = shared.events.watch_state();
+    let mut stopping = shared.stopping.subscribe();
+    let mut timer = shared.options.look_every.map(|every| {
+        let mut timer = tokio::time::interval_at(Instant::now() + every, every);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        timer
+    });
+    loop {
+        let tick = async {
+            match &mut timer {
+                Some(timer) => _ = timer.tick().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = said(&mut stopping) => return,
+            told = heard.next() => match told {
+                Some(Told::Event(event)) => hear(shared, &event).await,
+                Some(Told::Missed(events)) => catch_up(shared, events).await,
+                // The bus lives as long as this.
+                None => return,
+            },
+            _ = state.changed() => {
+                shared.interrupted.notify_waiters();
+                shared.resume_if_wanted();
+            }
+            () = tick => {
+                shared.submit(Trigger::Timer, None, true);
+            }
+        }
+    }
+}
+
+async fn hear(shared: &Shared, event: &Event) {
+    match event {
+        Event::BlockPersisted(persisted) => {
+            shared.persisted(persisted.height).await;
+            shared.submit(Trigger::BlockPersisted, Some(persisted.height), false);
+        }
+        Event::MinedSet(block) => block_mined(shared, block),
+        Event::RolledBack(rolled_back) => {
+            let to = rolled_back.to.map(|block| block.height);
+            if let Err(error) = shared.holds.rolled_back(to).await {
+                shared.metrics.failed("holds");
+                tracing::error!(%error, "that blocks are no longer persisted could not be written down");
+            }
+        }
+        Event::BlockApplied(_)
+        | Event::ReorgStarted(_)
+        | Event::ReorgFinished(_)
+        | Event::StateChanged(_) => {}
+    }
+}
+
+/// A block is a reason to prune only while no persister is registered: else what it needs might go.
+fn block_mined(shared: &Shared, block: &BlockMark) {
+    if shared.holds.get(PERSISTER).is_none() {
+        shared.submit(Trigger::BlockMined, Some(block.height), false);
+    }
+}
+
+/// Too many events came at once. The latest of each kind say where things stand.
+async fn catch_up(shared: &Shared, missed: u64) {
+    tracing::debug!(missed, "events were missed; going by the latest of each kind");
+    let latest = shared.events.latest();
+    if let Some(persisted) = latest.block_persisted {
+        hear(shared, &Event::BlockPersisted(persisted)).await;
+    }
+    if let Some(rolled_back) = latest.rolled_back {
+        // Which came first is not known. To take the persister for less far than it is keeps more, and its next report mends it.
+        hear(shared, &Event::RolledBack(rolled_back)).await;
+    }
+    if let Some(block) = latest.mined_set {
+        block_mined(shared, &block);
+    }
+}
+
+/// Does one job after the other.
+async fn work(shared: &Shared, position: Option<Cursor>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut sweep = Sweep { look_back: position.is_some(), position };
+    let mut pacer = Pacer::new(shared.options.pacing);
+    loop {
+        let request = tokio::select! {
+            biased;
+            () = said(&mut stopping) => break,
+            request = shared.requests.next() => request,
+        };
+        do_job(shared, request, &mut sweep, &mut pacer).await;
+    }
+    if let Some(waiting) = shared.requests.take(|_| true) {
+        end_job(shared, waiting.job, JobState::Cancelled, Some(StopReason::Stopping), None);
+    }
+}
+
+async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mut Pacer) {
+    let now = shared.clock.now();
+    shared.jobs.update(request.job, |job| {
+        job.state = JobState::Running;
+        job.started_at = Some(now);
+    });
+    shared.metrics.running.set(1);
+    let timeout = shared.options.job_timeout;
+    let mut run = Run::new(shared, &request);
+    let result = tokio::time::timeout(timeout, run.execute(sweep, pacer)).await;
+    let result = result.unwrap_or(Err(Halt::Fail(RunError::TimedOut { after: timeout })));
+    *shared.phase.lock() = None;
+    *shared.position.lock() = sweep.position.clone();
+    shared.metrics.running.set(0);
+    shared.totals.lock().add(run.counts(), run.durations());
+    shared.jobs.update(request.job, |job| {
+        job.counts = run.counts().clone();
+        job.durations = run.durations().clone();
+    });
+    match result {
+        Ok(()) => end_job(shared, request.job, JobState::Completed, None, None),
+        Err(Halt::Stop(reason)) if reason.is_limit() => {
+            end_job(shared, request.job, JobState::Completed, Some(reason), None);
+            shared.submit(Trigger::Continued, request.asked, false);
+        }
+        Err(Halt::Stop(reason)) => {
+            shared.metrics.skipped(reason.label());
+            if !matches!(reason, StopReason::Cancelled | StopReason::Stopping) {
+                // A job that looks through everything and could not begin has not done so.
+                sweep.look_back |= request.whole;
+                // The first block asks by itself; to ask again before it comes would never end.
+                shared.resume.store(reason != StopReason::NoBlocks, Ordering::Release);
+            }
+            end_job(shared, request.job, JobState::Cancelled, Some(reason), None);
+            // It may have become possible between the check and here.
+            shared.resume_if_wanted();
+        }
+        Err(Halt::Fail(error)) => {
+            let operation = run.phase().map_or("preflight", Phase::label);
+            shared.metrics.failed(operation);
+            if matches!(error, RunError::Preserve { .. }) {
+                shared.metrics.skipped("preserve_failed");
+            }
+            sweep.look_back |= request.whole;
+            tracing::error!(job = %request.job, operation, %error, "a pruning job failed");
+            end_job(shared, request.job, JobState::Failed, None, Some(error.to_string()));
+            return;
+        }
+    }
+    let completed = shared.jobs.get(request.job).is_some_and(|job| job.state == JobState::Completed);
+    if completed && sweep.look_back && shared.requests.waiting().is_none() {
+        shared.submit(Trigger::Continued, None, true);
+    }
+    shared.measure().await;
+}
+
+fn end_job(
+    shared: &Shared,
+    id: JobId,
+    state: JobState,
+    stopped_early: Option<StopReason>,
+    error: Option<String>,
+) {
+    let now = shared.clock.now();
+    let mut cancelled = shared.cancelled.lock();
+    if *cancelled == Some(id) {
+        *cancelled = None;
+    }
+    drop(cancelled);
+    shared.metrics.job_over(state);
+    let job = shared.jobs.update(id, |job| {
+        job.state = state;
+        job.stopped_early = stopped_early;
+        job.error = error;
+        job.ended_at = Some(now);
+    });
+    if let Some(job) = job {
+        let quiet = job.counts.deleted == 0 && job.state != JobState::Failed;
+        if quiet { tracing::debug!("{job}") } else { tracing::info!("{job}") }
+    }
+}

@@ -1,0 +1,376 @@
+//! What went wrong, as it goes out.
+
+use prost::Message;
+use sapwood_chain::{BlockProblem, ChainError};
+use sapwood_rules::SpendRefusal;
+use sapwood_store::{
+    ApplyError, ConflictError, CreateError, DeleteError, FreezeError, InputRefusal, MineError, PreserveError,
+    ReassignError, RollbackError, SpendError, StoreError, UnspendError, error::TxProblem,
+};
+use sapwood_types::{Height, OutPoint, Spender, TxId};
+use tonic::{Code, Status};
+
+use super::bytes;
+use crate::grpc::proto::{InputProblem, Problem, ProblemCode};
+
+/// An error that can go out as a problem.
+pub(crate) trait AsProblem: std::fmt::Display {
+    /// Code and figures.
+    fn fill(&self, problem: Problem) -> Problem;
+
+    /// The problem, words included.
+    fn as_problem(&self) -> Problem {
+        self.fill(Problem { message: self.to_string(), ..Problem::default() })
+    }
+}
+
+impl Problem {
+    fn code_is(self, code: ProblemCode) -> Self {
+        Self { code: code.into(), ..self }
+    }
+
+    fn tx(self, txid: &TxId) -> Self {
+        Self { txid: Some(bytes(txid.0)), ..self }
+    }
+
+    fn out(self, outpoint: &OutPoint) -> Self {
+        Self { outpoint: Some((*outpoint).into()), ..self }
+    }
+
+    fn by(self, spender: &Spender) -> Self {
+        Self { spender: Some((*spender).into()), ..self }
+    }
+
+    fn at(self, height: &Height) -> Self {
+        Self { height: Some(height.0), ..self }
+    }
+
+    fn hash_is(self, hash: &[u8]) -> Self {
+        Self { hash: Some(bytes(hash)), ..self }
+    }
+
+    fn refused(self, inputs: &[InputRefusal]) -> Self {
+        let inputs = inputs.iter().map(Into::into).collect();
+        Self { inputs, ..self.code_is(ProblemCode::InputsRefused) }
+    }
+}
+
+/// The engine failed. Batches never show this: there it ends the call.
+fn store(problem: Problem) -> Problem {
+    problem.code_is(ProblemCode::StoreFailed)
+}
+
+impl From<&InputRefusal> for InputProblem {
+    fn from(input: &InputRefusal) -> Self {
+        use ProblemCode as Is;
+        let (code, spender, height) = match &input.refusal {
+            SpendRefusal::NotFound => (Is::NotFound, None, None),
+            SpendRefusal::Creating => (Is::Creating, None, None),
+            SpendRefusal::Conflicting { since } => (Is::Conflicting, None, Some(*since)),
+            SpendRefusal::Locked => (Is::Locked, None, None),
+            SpendRefusal::Immature { spendable_from, .. } => (Is::Immature, None, Some(*spendable_from)),
+            SpendRefusal::NoSuchOutput { .. } => (Is::NoSuchOutput, None, None),
+            SpendRefusal::Unspendable => (Is::Unspendable, None, None),
+            SpendRefusal::HashMismatch { .. } => (Is::HashMismatch, None, None),
+            SpendRefusal::Reassigned { spendable_from, .. } => (Is::Reassigned, None, Some(*spendable_from)),
+            SpendRefusal::Frozen => (Is::Frozen, None, None),
+            SpendRefusal::Spent { by, mined_at } => (Is::Spent, Some(*by), *mined_at),
+            SpendRefusal::SpentAndSettled { mined_at } => (Is::SpentAndSettled, None, Some(*mined_at)),
+            SpendRefusal::SpenderPruned { by, mined_at } => (Is::SpenderPruned, Some(*by), Some(*mined_at)),
+        };
+        Self {
+            vin: input.vin,
+            outpoint: Some(input.outpoint.into()),
+            code: code.into(),
+            message: input.refusal.to_string(),
+            spender: spender.map(Into::into),
+            height: height.map(|height| height.0),
+        }
+    }
+}
+
+impl AsProblem for CreateError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            CreateError::Exists { txid } => problem.code_is(ProblemCode::AlreadyExists).tx(txid),
+            CreateError::NoOutputs { txid } => problem.code_is(ProblemCode::NoOutputs).tx(txid),
+            CreateError::Inputs { txid, inputs } => problem.refused(inputs).tx(txid),
+            CreateError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for SpendError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            SpendError::UnknownSpender { child } => problem.code_is(ProblemCode::UnknownSpender).tx(child),
+            SpendError::SpenderConflicting { child, since } => {
+                problem.code_is(ProblemCode::Conflicting).tx(child).at(since)
+            }
+            SpendError::NotAnInput { child, outpoint, .. } => {
+                problem.code_is(ProblemCode::NotAnInput).tx(child).out(outpoint)
+            }
+            SpendError::Inputs { child, inputs } => problem.refused(inputs).tx(child),
+            SpendError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for UnspendError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            UnspendError::NotFound { outpoint } => problem.code_is(ProblemCode::NotFound).out(outpoint),
+            UnspendError::Frozen { outpoint } => problem.code_is(ProblemCode::Frozen).out(outpoint),
+            UnspendError::OtherSpender { outpoint, by, .. } => {
+                problem.code_is(ProblemCode::OtherSpender).out(outpoint).by(by)
+            }
+            UnspendError::SpenderMined { outpoint, mined_at } => {
+                problem.code_is(ProblemCode::SpenderMined).out(outpoint).at(mined_at)
+            }
+            UnspendError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for MineError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            MineError::NotFound { txid } => problem.code_is(ProblemCode::NotFound).tx(txid),
+            MineError::Conflicting { txid, since } => {
+                problem.code_is(ProblemCode::Conflicting).tx(txid).at(since)
+            }
+            MineError::NoBlock { txid } => problem.code_is(ProblemCode::NoBlock).tx(txid),
+            MineError::InputNotHeld { txid, outpoint } => {
+                problem.code_is(ProblemCode::InputNotHeld).tx(txid).out(outpoint)
+            }
+            MineError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for ConflictError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            ConflictError::NotFound { txid } => problem.code_is(ProblemCode::NotFound).tx(txid),
+            ConflictError::Mined { txid, mined_at } => {
+                problem.code_is(ProblemCode::Mined).tx(txid).at(mined_at)
+            }
+            ConflictError::Frozen { outpoint } => problem.code_is(ProblemCode::Frozen).out(outpoint),
+            ConflictError::Inputs { txid, inputs } => problem.refused(inputs).tx(txid),
+            ConflictError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for FreezeError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            FreezeError::NotFound { txid } => problem.code_is(ProblemCode::NotFound).tx(txid),
+            FreezeError::NoSuchOutput { outpoint } => {
+                problem.code_is(ProblemCode::NoSuchOutput).out(outpoint)
+            }
+            FreezeError::NotUnspent { outpoint } => problem.code_is(ProblemCode::NotUnspent).out(outpoint),
+            FreezeError::NotFrozen { outpoint } => problem.code_is(ProblemCode::NotFrozen).out(outpoint),
+            FreezeError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for ReassignError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            ReassignError::NotFound { outpoint } => problem.code_is(ProblemCode::NotFound).out(outpoint),
+            ReassignError::NotFrozen { outpoint } => problem.code_is(ProblemCode::NotFrozen).out(outpoint),
+            ReassignError::HashMismatch { outpoint, actual, .. } => {
+                problem.code_is(ProblemCode::HashMismatch).out(outpoint).hash_is(&actual.0)
+            }
+            ReassignError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for PreserveError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            PreserveError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for DeleteError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            DeleteError::Mined { txid, mined_at } => {
+                problem.code_is(ProblemCode::Mined).tx(txid).at(mined_at)
+            }
+            DeleteError::HasChild { child, .. } => {
+                let problem = problem.code_is(ProblemCode::HasChild);
+                match child {
+                    Some(child) => problem.tx(child),
+                    None => problem,
+                }
+            }
+            DeleteError::Frozen { outpoint } => problem.code_is(ProblemCode::Frozen).out(outpoint),
+            DeleteError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for ApplyError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            ApplyError::NotNext { expected, .. } => problem.code_is(ProblemCode::NotNext).at(expected),
+            ApplyError::WrongParent { last, .. } => {
+                problem.code_is(ProblemCode::WrongParent).hash_is(&last.0)
+            }
+            ApplyError::Tx { txid, problem: cause, .. } => {
+                let problem = problem.code_is(ProblemCode::BadBlock).tx(txid);
+                match &**cause {
+                    TxProblem::Input(input) => Problem { inputs: vec![input.into()], ..problem },
+                    TxProblem::ParentUnmined { outpoint, .. } => problem.out(outpoint),
+                    _ => problem,
+                }
+            }
+            ApplyError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for RollbackError {
+    fn fill(&self, problem: Problem) -> Problem {
+        match self {
+            RollbackError::Empty => problem.code_is(ProblemCode::NoBlocks),
+            RollbackError::NotBelow { last, .. } => problem.code_is(ProblemCode::NotBelow).at(&last.height),
+            RollbackError::BelowFloor { floor, .. } => problem.code_is(ProblemCode::BelowFloor).at(floor),
+            RollbackError::OtherBlock { found, .. } => {
+                problem.code_is(ProblemCode::OtherBlock).hash_is(&found.0)
+            }
+            RollbackError::UndoMissing { height } => store(problem).at(height),
+            RollbackError::Tx { txid, .. } => problem.code_is(ProblemCode::CannotTakeBack).tx(txid),
+            RollbackError::Store(_) => store(problem),
+        }
+    }
+}
+
+impl AsProblem for BlockProblem {
+    fn fill(&self, problem: Problem) -> Problem {
+        let problem = problem.code_is(ProblemCode::BadBlock);
+        match self {
+            BlockProblem::Empty => problem,
+            BlockProblem::Twice { txid } => problem.tx(txid),
+            BlockProblem::DoubleSpend { outpoint, second, .. } => problem.tx(second).out(outpoint),
+            BlockProblem::OutOfOrder { txid, outpoint }
+            | BlockProblem::NoSuchOutput { txid, outpoint, .. } => problem.tx(txid).out(outpoint),
+        }
+    }
+}
+
+/// What is wrong with a block or a rollback, or the status that ends the call because it is not about that at all.
+pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> {
+    let problem = match error {
+        ChainError::Apply(ApplyError::Store(error))
+        | ChainError::Rollback(RollbackError::Store(error))
+        | ChainError::Store(error) => return Err(Box::new(store_status(error))),
+        ChainError::Closed => return Err(Box::new(Status::unavailable(error.to_string()))),
+        ChainError::Plan(error) => error.problem.as_problem(),
+        ChainError::Apply(error) => error.as_problem(),
+        ChainError::Rollback(error) => error.as_problem(),
+        ChainError::Earlier { .. } => Problem::default().code_is(ProblemCode::EarlierBlock),
+        // Only a follower of a source can fail like this, and it does not work for a client.
+        ChainError::Source(_)
+        | ChainError::ForkBelowFloor { .. }
+        | ChainError::BlockMissing { .. }
+        | ChainError::BadBlock { .. } => return Err(Box::new(Status::internal(error.to_string()))),
+    };
+    Ok(Problem { message: error.to_string(), ..problem })
+}
+
+/// The status of a failed store.
+pub(crate) fn store_status(error: &StoreError) -> Status {
+    tracing::error!(%error, "the store failed a call");
+    let code = match error {
+        StoreError::Poisoned { .. } => Code::Unavailable,
+        StoreError::Corrupt { .. } => Code::DataLoss,
+        StoreError::Engine { .. } | StoreError::Task { .. } => Code::Internal,
+        StoreError::Locked { .. } | StoreError::NewerSchema { .. } | StoreError::BadOption { .. } => {
+            Code::FailedPrecondition
+        }
+    };
+    Status::new(code, error.to_string())
+}
+
+/// `google.rpc.Status`, the usual way to send more than a message.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RichStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<AnyMessage>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct AnyMessage {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: bytes::Bytes,
+}
+
+/// A call that could not be carried out because things are not as it needs them, with the problem in its details.
+pub(crate) fn precondition(problem: &Problem) -> Status {
+    let (code, message) = (Code::FailedPrecondition, problem.message.clone());
+    let detail = AnyMessage {
+        type_url: "type.googleapis.com/sapwood.v1.Problem".into(),
+        value: problem.encode_to_vec().into(),
+    };
+    let rich = RichStatus { code: code as i32, message: message.clone(), details: vec![detail] };
+    Status::with_details(code, message, rich.encode_to_vec().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_types::{BlockHash, BlockMark};
+
+    use super::*;
+
+    #[test]
+    fn the_rival_is_named() {
+        let (mine, rival) = (TxId([1; 32]), Spender::new(TxId([2; 32]), 3));
+        let outpoint = OutPoint::new(TxId([4; 32]), 5);
+        let refusal = SpendRefusal::Spent { by: rival, mined_at: Some(Height(0)) };
+        let error =
+            CreateError::Inputs { txid: mine, inputs: vec![InputRefusal { vin: 7, outpoint, refusal }] };
+        let problem = error.as_problem();
+        assert_eq!(
+            (problem.code(), problem.message.as_str()),
+            (ProblemCode::InputsRefused, error.to_string().as_str())
+        );
+        let input = &problem.inputs[0];
+        assert_eq!((input.vin, input.code(), input.height), (7, ProblemCode::Spent, Some(0)));
+        assert_eq!(input.spender.clone().unwrap().read(), Ok(rival));
+        assert_eq!(input.outpoint.clone().unwrap().read(), Ok(outpoint));
+    }
+
+    #[test]
+    fn a_precondition_carries_its_problem_as_other_libraries_expect_it() {
+        let last = BlockMark { id: 1, height: Height(9), hash: BlockHash([1; 32]) };
+        let error = ChainError::Rollback(RollbackError::NotBelow { target: Height(10), last });
+        let problem = chain_problem(&error).unwrap();
+        assert_eq!((problem.code(), problem.height), (ProblemCode::NotBelow, Some(9)));
+        let status = precondition(&problem);
+        let rich = RichStatus::decode(status.details()).unwrap();
+        assert_eq!((rich.code, rich.message.as_str()), (9, status.message()));
+        assert_eq!(Problem::decode(rich.details[0].value.clone()).unwrap(), problem);
+    }
+
+    #[test]
+    fn a_failed_store_is_a_status() {
+        let poisoned = StoreError::Poisoned { cause: "disk full".into() };
+        for error in [ChainError::Store(poisoned.clone()), ChainError::Apply(ApplyError::Store(poisoned))] {
+            assert_eq!(chain_problem(&error).unwrap_err().code(), Code::Unavailable);
+        }
+    }
+}

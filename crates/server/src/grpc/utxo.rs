@@ -1,0 +1,270 @@
+//! The service `Utxo`: every operation of the store.
+
+use std::sync::Arc;
+
+use prost::Message;
+use sapwood_store::{
+    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, error::ItemError,
+};
+use sapwood_types::AddressHash;
+use tonic::{Request, Response, Status};
+
+use super::{
+    GrpcLimits,
+    convert::{AsProblem, known, precondition, store_status, txids},
+    field::{Checked, InField, hash, height, required},
+    proto::{self, utxo_server::Utxo, *},
+};
+
+/// The service `Utxo`.
+pub(crate) struct UtxoService {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) limits: GrpcLimits,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// Records read at once. More are read only if the answer so far is small enough.
+const RECORDS_AT_ONCE: usize = 256;
+
+impl UtxoService {
+    /// Refuses an answer that is larger than a question may be.
+    fn fits(&self, bytes: usize) -> Result<(), Status> {
+        let limit = self.limits.max_message_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Status::resource_exhausted(format!(
+            "the answer has more than {limit} bytes: ask for fewer items at a time"
+        )))
+    }
+
+    fn answer<T: Message>(&self, answer: T) -> Answer<T> {
+        self.fits(answer.encoded_len())?;
+        Ok(Response::new(answer))
+    }
+}
+
+/// Items that failed, or the status that ends the call.
+fn failed<E: AsProblem + ItemError>(error: BatchError<E>) -> Result<Vec<Problem>, Status> {
+    match error {
+        BatchError::Store(error) => Err(store_status(&error)),
+        BatchError::Items { failed, .. } => {
+            let numbered =
+                |(item, error): (usize, E)| Problem { index: Some(item as u32), ..error.as_problem() };
+            Ok(failed.into_iter().map(numbered).collect())
+        }
+    }
+}
+
+fn batch<E: AsProblem + ItemError>(total: usize, result: BatchResult<(), E>) -> Answer<BatchResponse> {
+    let failed = result.map_or_else(failed, |()| Ok(Vec::new()))?;
+    Ok(Response::new(BatchResponse { succeeded: (total - failed.len()) as u32, failed }))
+}
+
+fn cursor(after: Option<bytes::Bytes>) -> Option<Cursor> {
+    after.map(Cursor)
+}
+
+fn owner(owner: Option<list_by_address_request::Owner>) -> Checked<(AddressKind, AddressHash)> {
+    use list_by_address_request::Owner;
+    Ok(match required(owner, "owner")? {
+        Owner::Script(script) => (AddressKind::Address, AddressHash::of_script(&script)),
+        Owner::AddressHash(address) => (AddressKind::Address, hash(&address).field("address_hash")?),
+        Owner::Credential(credential) => (AddressKind::Credential, hash(&credential).field("credential")?),
+    })
+}
+
+#[tonic::async_trait]
+impl Utxo for UtxoService {
+    async fn get(&self, request: Request<GetRequest>) -> Answer<GetResponse> {
+        let txids = self.limits.hashes(request.into_inner().txids, "txids")?;
+        let (mut records, mut size) = (Vec::with_capacity(txids.len()), 0);
+        for some in txids.chunks(RECORDS_AT_ONCE) {
+            for record in self.store.get_many(some.to_vec()).await.map_err(|error| store_status(&error))? {
+                let record = MaybeRecord { record: record.map(Into::into) };
+                size += record.encoded_len();
+                records.push(record);
+            }
+            self.fits(size)?;
+        }
+        self.answer(GetResponse { records })
+    }
+
+    async fn get_outputs(&self, request: Request<GetOutputsRequest>) -> Answer<GetOutputsResponse> {
+        let outpoints =
+            self.limits.batch(request.into_inner().outpoints, "outpoints", proto::OutPoint::read)?;
+        let outputs = self.store.outputs(outpoints).await.map_err(|error| store_status(&error))?;
+        let maybe = |output: Option<_>| MaybeOutput { output: output.map(Into::into) };
+        self.answer(GetOutputsResponse { outputs: outputs.into_iter().map(maybe).collect() })
+    }
+
+    async fn get_spend_status(
+        &self,
+        request: Request<GetSpendStatusRequest>,
+    ) -> Answer<GetSpendStatusResponse> {
+        let request = request.into_inner();
+        let outpoints = self.limits.batch(request.outpoints, "outpoints", proto::OutPoint::read)?;
+        let at = height(request.height, "height")?;
+        let statuses = self.store.spend_status(outpoints, at).await.map_err(|error| store_status(&error))?;
+        self.answer(GetSpendStatusResponse { statuses: statuses.into_iter().map(Into::into).collect() })
+    }
+
+    async fn list_old_unmined(
+        &self,
+        request: Request<ListOldUnminedRequest>,
+    ) -> Answer<ListOldUnminedResponse> {
+        let ListOldUnminedRequest { cutoff, after, limit } = request.into_inner();
+        let (cutoff, limit) = (height(cutoff, "cutoff")?, self.limits.page(limit)?);
+        let page = self
+            .store
+            .old_unmined(cutoff, cursor(after), limit)
+            .await
+            .map_err(|error| store_status(&error))?;
+        let next = page.next.map(|cursor| cursor.0);
+        self.answer(ListOldUnminedResponse { txids: txids(&page.items), next })
+    }
+
+    async fn list_unmined(&self, request: Request<ListUnminedRequest>) -> Answer<ListUnminedResponse> {
+        let ListUnminedRequest { after, limit } = request.into_inner();
+        let limit = self.limits.page(limit)?;
+        let page = self.store.unmined(cursor(after), limit).await.map_err(|error| store_status(&error))?;
+        let transactions = page.items.into_iter().map(Into::into).collect();
+        self.answer(ListUnminedResponse { transactions, next: page.next.map(|cursor| cursor.0) })
+    }
+
+    async fn list_by_address(&self, request: Request<ListByAddressRequest>) -> Answer<ListByAddressResponse> {
+        let request = request.into_inner();
+        let (kind, hash) = owner(request.owner)?;
+        let order = if request.newest_first { Order::Descending } else { Order::Ascending };
+        let (after, limit) = (cursor(request.after), self.limits.page(request.limit)?);
+        let query = AddressQuery { kind, hash, order, after, limit };
+        let page = self.store.by_address(query).await.map_err(|error| store_status(&error))?;
+        let outputs = page.items.into_iter().map(Into::into).collect();
+        self.answer(ListByAddressResponse { outputs, next: page.next.map(|cursor| cursor.0) })
+    }
+
+    async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {
+        let counts = self.store.counts().await.map_err(|error| store_status(&error))?;
+        let sapwood_store::Counts { records, unspent, unmined } = counts;
+        Ok(Response::new(GetCountsResponse { records, unspent, unmined }))
+    }
+
+    async fn get_last_applied(&self, _: Request<GetLastAppliedRequest>) -> Answer<GetLastAppliedResponse> {
+        let block = self.store.last_applied().await.map_err(|error| store_status(&error))?;
+        let floor = self.store.rollback_floor().await.map_err(|error| store_status(&error))?;
+        let (block, rollback_floor) = (block.map(Into::into), known(floor));
+        Ok(Response::new(GetLastAppliedResponse { block, rollback_floor }))
+    }
+
+    async fn create(&self, request: Request<CreateRequest>) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let items = self.limits.batch(request.transactions, "transactions", NewTransaction::read)?;
+        let (total, height) = (items.len(), height(request.height, "height")?);
+        batch(total, self.store.create(items, height).await)
+    }
+
+    async fn spend(&self, request: Request<SpendRequest>) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let items = self.limits.batch(request.spends, "spends", Spend::read)?;
+        let (total, height) = (items.len(), height(request.height, "height")?);
+        batch(total, self.store.spend(items, height).await)
+    }
+
+    async fn unspend(&self, request: Request<UnspendRequest>) -> Answer<BatchResponse> {
+        let items = self.limits.batch(request.into_inner().spends, "spends", SpendToTakeBack::read)?;
+        let total = items.len();
+        batch(total, self.store.unspend(items).await)
+    }
+
+    async fn set_mined(&self, request: Request<SetMinedRequest>) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let txids = self.limits.hashes(request.txids, "txids")?;
+        let block = required(request.block, "block")?.read().field("block")?;
+        let (total, height) = (txids.len(), height(request.height, "height")?);
+        let mine = MineRequest { block, unset: request.unset };
+        batch(total, self.store.set_mined(txids, mine, height).await)
+    }
+
+    async fn mark_on_longest_chain(
+        &self,
+        request: Request<MarkOnLongestChainRequest>,
+    ) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let txids = self.limits.hashes(request.txids, "txids")?;
+        let (total, height) = (txids.len(), height(request.height, "height")?);
+        batch(total, self.store.mark_on_longest_chain(txids, request.on, height).await)
+    }
+
+    async fn set_conflicting(
+        &self,
+        request: Request<SetConflictingRequest>,
+    ) -> Answer<SetConflictingResponse> {
+        let request = request.into_inner();
+        let items = self.limits.hashes(request.txids, "txids")?;
+        let height = height(request.height, "height")?;
+        let (changed, failed) = match self.store.set_conflicting(items, request.on, height).await {
+            Ok(changed) => (txids(&changed), Vec::new()),
+            Err(error) => (Vec::new(), failed(error)?),
+        };
+        Ok(Response::new(SetConflictingResponse { changed, failed }))
+    }
+
+    async fn resolve_conflicts(
+        &self,
+        request: Request<ResolveConflictsRequest>,
+    ) -> Answer<ResolveConflictsResponse> {
+        let request = request.into_inner();
+        let winners = self.limits.hashes(request.winners, "winners")?;
+        let height = height(request.height, "height")?;
+        match self.store.resolve_conflicts(winners, height).await {
+            Ok(losers) => Ok(Response::new(ResolveConflictsResponse { losers: txids(&losers) })),
+            Err(error) => Err(match error.into_store() {
+                Ok(error) => store_status(&error),
+                Err(error) => precondition(&error.as_problem()),
+            }),
+        }
+    }
+
+    async fn set_locked(&self, request: Request<SetLockedRequest>) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let txids = self.limits.hashes(request.txids, "txids")?;
+        batch(txids.len(), self.store.set_locked(txids, request.on).await)
+    }
+
+    async fn freeze(&self, request: Request<FreezeRequest>) -> Answer<BatchResponse> {
+        let outpoints =
+            self.limits.batch(request.into_inner().outpoints, "outpoints", proto::OutPoint::read)?;
+        batch(outpoints.len(), self.store.freeze(outpoints).await)
+    }
+
+    async fn unfreeze(&self, request: Request<UnfreezeRequest>) -> Answer<BatchResponse> {
+        let outpoints =
+            self.limits.batch(request.into_inner().outpoints, "outpoints", proto::OutPoint::read)?;
+        batch(outpoints.len(), self.store.unfreeze(outpoints).await)
+    }
+
+    async fn reassign(&self, request: Request<ReassignRequest>) -> Answer<BatchResponse> {
+        let request = request.into_inner();
+        let items = self.limits.batch(request.outputs, "outputs", proto::Reassign::read)?;
+        let (total, height) = (items.len(), height(request.height, "height")?);
+        batch(total, self.store.reassign(items, height).await)
+    }
+
+    async fn preserve(&self, request: Request<PreserveRequest>) -> Answer<PreserveResponse> {
+        let request = request.into_inner();
+        let txids = self.limits.hashes(request.txids, "txids")?;
+        let until = height(request.until, "until")?;
+        match self.store.preserve(txids, until).await {
+            Ok(present) => Ok(Response::new(PreserveResponse { present: present as u32 })),
+            Err(BatchError::Store(error)) => Err(store_status(&error)),
+            // It fails only with the engine.
+            Err(error) => Err(Status::internal(error.to_string())),
+        }
+    }
+
+    async fn delete(&self, request: Request<DeleteRequest>) -> Answer<BatchResponse> {
+        let txids = self.limits.hashes(request.into_inner().txids, "txids")?;
+        batch(txids.len(), self.store.delete(txids).await)
+    }
+}

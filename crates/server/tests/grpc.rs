@@ -1,0 +1,162 @@
+//! The services through a client: what is stored comes back, items fail on their own, streams tell what happens.
+
+mod support;
+
+use bytes::Bytes;
+use sapwood_server::grpc::proto::{chain_event::Event, *};
+use support::Setup;
+use tonic::Code;
+
+fn id(number: u8) -> Bytes {
+    Bytes::from(vec![number; 32])
+}
+
+fn outpoint(txid: u8, vout: u32) -> OutPoint {
+    OutPoint { txid: id(txid), vout }
+}
+
+/// A transaction with two outputs that spends these.
+fn tx(txid: u8, spends: &[(u8, u32)]) -> Transaction {
+    let output = |value| Output { value, script: Bytes::from(vec![txid]), ..Output::default() };
+    Transaction {
+        txid: id(txid),
+        version: 1,
+        size: 100,
+        coinbase: spends.is_empty(),
+        inputs: spends
+            .iter()
+            .map(|(of, vout)| Input { outpoint: Some(outpoint(*of, *vout)), previous: None })
+            .collect(),
+        outputs: vec![output(1), output(2)],
+        ..Transaction::default()
+    }
+}
+
+fn block(height: u32, transactions: Vec<Transaction>) -> Block {
+    let hash = |height: u32| Bytes::from([&[0xb0; 28][..], &height.to_be_bytes()].concat());
+    let parent = hash(height.wrapping_sub(1));
+    Block { height: Some(height), hash: hash(height), parent, transactions, ..Block::default() }
+}
+
+fn create(transactions: Vec<Transaction>, height: u32) -> CreateRequest {
+    let new = |transaction| NewTransaction { transaction: Some(transaction), ..NewTransaction::default() };
+    CreateRequest { transactions: transactions.into_iter().map(new).collect(), height: Some(height) }
+}
+
+#[tokio::test]
+async fn what_is_created_comes_back_and_items_fail_on_their_own() {
+    let server = Setup::default().start().await;
+    let mut utxo = server.utxo().await;
+    let mut first = create(vec![tx(1, &[(90, 0)]), tx(2, &[])], 100);
+    first.transactions[0].trust_inputs = true;
+    first.transactions[1].transaction.as_mut().unwrap().coinbase = false;
+    let answer = utxo.create(first).await.unwrap().into_inner();
+    assert_eq!((answer.succeeded, answer.failed), (2, vec![]));
+
+    // One is there already, one is fine, one wants what the second one took.
+    let batch = create(vec![tx(1, &[]), tx(3, &[(1, 0)]), tx(4, &[(1, 0)])], 101);
+    let answer = utxo.create(batch).await.unwrap().into_inner();
+    let failed: Vec<_> = answer.failed.iter().map(|problem| (problem.index, problem.code())).collect();
+    let expected = [(Some(0), ProblemCode::AlreadyExists), (Some(2), ProblemCode::InputsRefused)];
+    assert_eq!((answer.succeeded, failed), (1, expected.to_vec()));
+    let input = &answer.failed[1].inputs[0];
+    assert_eq!(
+        (input.code(), input.spender.clone()),
+        (ProblemCode::Spent, Some(Spender { child: id(3), vin: 0 }))
+    );
+
+    let asked = GetRequest { txids: vec![id(1), id(9), id(3)] };
+    let records = utxo.get(asked).await.unwrap().into_inner().records;
+    let record = records[0].record.as_ref().unwrap();
+    assert_eq!((record.txid.clone(), record.unmined_since, record.mined_at), (id(1), Some(100), None));
+    assert_eq!((records[1].record.is_none(), records[2].record.is_some()), (true, true));
+
+    let status = GetSpendStatusRequest {
+        outpoints: vec![outpoint(1, 0), outpoint(1, 1), outpoint(9, 0)],
+        height: Some(101),
+    };
+    let statuses = utxo.get_spend_status(status).await.unwrap().into_inner().statuses;
+    let codes: Vec<_> = statuses.iter().map(OutputStatus::status).collect();
+    assert_eq!(codes, [SpendStatus::Spent, SpendStatus::Spendable, SpendStatus::NotFound]);
+
+    let page = ListUnminedRequest { after: None, limit: Some(2) };
+    let page = utxo.list_unmined(page).await.unwrap().into_inner();
+    assert_eq!(page.transactions.len(), 2);
+    let rest = ListUnminedRequest { after: page.next, limit: Some(2) };
+    let rest = utxo.list_unmined(rest).await.unwrap().into_inner();
+    assert_eq!((rest.transactions.len(), rest.next), (1, None));
+    let counts = utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner();
+    assert_eq!((counts.records, counts.unmined), (3, 3));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_chain_is_fed_rolled_back_and_heard() {
+    let server = Setup::default().start().await;
+    let mut chain = server.chain().await;
+    let mut events = chain.subscribe(SubscribeRequest {}).await.unwrap().into_inner();
+    let first = events.message().await.unwrap().unwrap().event.unwrap();
+    assert!(
+        matches!(&first, Event::Standing(standing) if standing.state() == ChainState::Resetting),
+        "{first:?}"
+    );
+    chain.set_state(SetStateRequest { state: ChainState::Running.into() }).await.unwrap();
+
+    // The third block does not follow the second.
+    let blocks =
+        vec![block(100, vec![tx(1, &[])]), block(101, vec![tx(2, &[])]), block(103, vec![tx(3, &[])])];
+    let answer = chain.apply_blocks(ApplyBlocksRequest { blocks }).await.unwrap().into_inner();
+    assert_eq!(answer.applied.iter().map(|block| block.height).collect::<Vec<_>>(), [100, 101]);
+    let problem = answer.problem.unwrap();
+    assert_eq!((problem.index, problem.code(), problem.height), (Some(2), ProblemCode::NotNext, Some(102)));
+
+    let to = ChainPoint { height: Some(100), hash: block(100, vec![]).hash };
+    let back = RollBackRequest { target: Some(roll_back_request::Target::To(to)) };
+    let answer = chain.roll_back(back.clone()).await.unwrap().into_inner();
+    assert_eq!((answer.blocks, answer.last.unwrap().height), (1, 100));
+    let nothing = chain.roll_back(back).await.unwrap().into_inner();
+    assert_eq!(nothing.blocks, 0, "it is there already");
+    let to = ChainPoint { height: Some(7), hash: id(7) };
+    let refused = chain
+        .roll_back(RollBackRequest { target: Some(roll_back_request::Target::To(to)) })
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(!refused.details().is_empty());
+
+    let mut heard = Vec::new();
+    while heard.last() != Some(&"rolled back") {
+        heard.push(match events.message().await.unwrap().unwrap().event.unwrap() {
+            Event::StateChanged(_) => "state",
+            Event::BlockApplied(_) => "block",
+            Event::MinedSet(_) => "mined",
+            Event::RolledBack(_) => "rolled back",
+            other => panic!("not expected: {other:?}"),
+        });
+    }
+    assert_eq!(heard, ["state", "block", "mined", "block", "mined", "rolled back"]);
+    let status = chain.get_status(GetChainStatusRequest {}).await.unwrap().into_inner();
+    assert_eq!((status.state(), status.fed, status.transactions), (ChainState::Running, true, 2));
+    assert_eq!(status.last_applied.unwrap().height, 100);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_bad_field_is_named_and_nothing_is_changed() {
+    let server = Setup::default().start().await;
+    let mut utxo = server.utxo().await;
+    let short = GetRequest { txids: vec![id(1), id(2), id(3), id(4).slice(1..)] };
+    let refused = utxo.get(short).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::InvalidArgument, "txids[3]: must be 32 bytes, is 31")
+    );
+    let no_height = CreateRequest { height: None, ..create(vec![tx(1, &[])], 1) };
+    assert_eq!(utxo.create(no_height).await.unwrap_err().message(), "height: is required");
+    let mut bad = create(vec![tx(1, &[]), tx(2, &[(1, 0)])], 1);
+    bad.transactions[1].transaction.as_mut().unwrap().inputs[0].outpoint = None;
+    let refused = utxo.create(bad).await.unwrap_err();
+    assert_eq!(refused.message(), "transactions[1].transaction.inputs[0].outpoint: is required");
+    assert_eq!(utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner().records, 0);
+    server.end().await;
+}
