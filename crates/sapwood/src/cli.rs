@@ -10,6 +10,7 @@ use crate::{
         config::PrintConfig,
         get::Get,
         import::Import,
+        pruning::{Explain, HoldCommand, Prune},
         roll_back::RollBack,
         run::{self, Run},
         status::ShowStatus,
@@ -52,6 +53,15 @@ enum Command {
     /// Look up a transaction, an output or an address.
     #[command(subcommand)]
     Get(Get),
+    /// Prune, or see what would be pruned and what holds it back.
+    #[command(subcommand)]
+    Prune(Prune),
+    /// Why something is still here, and when it could go.
+    #[command(subcommand)]
+    Explain(Explain),
+    /// Set, list and release holds, which keep what somebody still needs.
+    #[command(subcommand)]
+    Hold(HoldCommand),
     /// Take blocks back by hand.
     #[command(name = "rollback")]
     RollBack(RollBack),
@@ -81,6 +91,9 @@ impl Cli {
                 }
             }
             Command::Get(get) => get.run()?,
+            Command::Prune(prune) => prune.run()?,
+            Command::Explain(explain) => explain.run()?,
+            Command::Hold(hold) => hold.run()?,
             Command::RollBack(roll_back) => roll_back.run()?,
             Command::Bench(command) => command.run()?,
         }

@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod pruning;
 pub(crate) mod roll_back;
 pub(crate) mod run;
 pub(crate) mod status;
