@@ -146,6 +146,10 @@ impl StoreDiagnose for EmbeddedStore {
         self.run(move |engine| engine.verify(progress.as_ref())).await?
     }
 
+    async fn writable(&self) -> Result<(), StoreError> {
+        self.engine.check_poison()
+    }
+
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
         self.run(move |engine| engine.engine_stats(part.as_deref())).await?
     }

@@ -189,6 +189,9 @@ pub trait StoreDiagnose: Send + Sync {
     async fn verify(&self, progress: Arc<dyn Fn(u64, u64) + Send + Sync>)
     -> Result<VerifyReport, StoreError>;
 
+    /// The error that every write gets at the moment, if there is one. Reads nothing and waits for nobody.
+    async fn writable(&self) -> Result<(), StoreError>;
+
     /// What the engine tells, by part.
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError>;
 

@@ -308,6 +308,10 @@ impl StoreDiagnose for ModelStore {
         Ok(report)
     }
 
+    async fn writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn engine_stats(&self, _part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
         Ok(Vec::new())
     }
