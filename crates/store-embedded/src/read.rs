@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
-    AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx, Utxo,
+    AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx, Utxo, UtxoSet,
     WorkingSet, working_set::PageKey,
 };
 use sapwood_types::{
@@ -305,6 +305,10 @@ impl StoreRead for EmbeddedStore {
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.engine.published.read().counts)
+    }
+
+    async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
+        Ok(self.engine.published_utxo_set.read().clone())
     }
 
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
