@@ -399,7 +399,8 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
             if !matches!(reason, StopReason::Cancelled | StopReason::Stopping) {
                 // A job that looks through everything and could not begin has not done so.
                 sweep.look_back |= request.whole;
-                shared.resume.store(true, Ordering::Release);
+                // The first block asks by itself; to ask again before it comes would never end.
+                shared.resume.store(reason != StopReason::NoBlocks, Ordering::Release);
             }
             end_job(shared, request.job, JobState::Cancelled, Some(reason), None);
             // It may have become possible between the check and here.
