@@ -148,6 +148,10 @@ impl StoreDiagnose for EmbeddedStore {
         self.run(move |engine| engine.verify(progress.as_ref())).await?
     }
 
+    async fn writable(&self) -> Result<(), StoreError> {
+        self.engine.check_poison()
+    }
+
     async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
         self.counted_utxo_set(with_hash, progress).await
     }

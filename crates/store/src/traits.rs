@@ -196,6 +196,9 @@ pub trait StoreDiagnose: Send + Sync {
     async fn verify(&self, progress: Arc<dyn Fn(u64, u64) + Send + Sync>)
     -> Result<VerifyReport, StoreError>;
 
+    /// The error that every write gets at the moment, if there is one. Reads nothing and waits for nobody.
+    async fn writable(&self) -> Result<(), StoreError>;
+
     /// Counts the UTXO set as it is at one moment, while others read and write. Reads every record. Ends early with
     /// [`StoreError::Stopped`] if `progress` says so, and soon after the call is dropped. A store that keeps the set goes on from
     /// what was counted here, if it did not know it.

@@ -312,6 +312,10 @@ impl StoreDiagnose for ModelStore {
         Ok(report)
     }
 
+    async fn writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
         let model = self.read();
         let records = model.records().len() as u64;

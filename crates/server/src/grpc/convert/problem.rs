@@ -290,6 +290,7 @@ pub(crate) fn store_status(error: &StoreError) -> Status {
     tracing::error!(%error, "the store failed a call");
     let code = match error {
         StoreError::Poisoned { .. } => Code::Unavailable,
+        StoreError::Stopped { .. } => Code::Cancelled,
         StoreError::Corrupt { .. } => Code::DataLoss,
         StoreError::Engine { .. } | StoreError::Task { .. } => Code::Internal,
         StoreError::Locked { .. } | StoreError::NewerSchema { .. } | StoreError::BadOption { .. } => {
