@@ -8,6 +8,7 @@ use crate::{
     bench,
     command::{
         config::PrintConfig,
+        demo::Demo,
         get::Get,
         import::Import,
         pruning::{Explain, HoldCommand, Prune},
@@ -41,6 +42,8 @@ enum LogFormat {
 enum Command {
     /// Follow a chain until stopped, as the configuration says.
     Run(Run),
+    /// Show a node at work on a made-up chain, with a status page to look at.
+    Demo(Demo),
     /// Print the configuration in effect, with comments.
     Config(PrintConfig),
     /// Take over a chain from files.
@@ -82,6 +85,7 @@ impl Cli {
         log(log_format, "warn");
         match command {
             Command::Run(_) => {}
+            Command::Demo(demo) => demo.run()?,
             Command::Config(config) => config.run()?,
             Command::Import(import) => import.run()?,
             Command::Status(status) => status.run()?,

@@ -74,7 +74,7 @@ fn working_directory(asked: Option<&Path>, temporary: &TempDir) -> anyhow::Resul
 }
 
 /// Reads `30s`, `2m` or `500ms`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a duration like 30s or 2m"))?;
     match &text[digits.len()..] {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod pruning;
