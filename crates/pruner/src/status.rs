@@ -154,7 +154,12 @@ impl Shared {
 
     /// Shows backlog and lag in the metrics. If they cannot be read, the next job says why.
     pub(crate) async fn measure(&self) {
-        let Ok(measured) = self.measured().await else { return };
+        if let Ok(measured) = self.measured().await {
+            self.show(&measured);
+        }
+    }
+
+    fn show(&self, measured: &Measured) {
         self.metrics.backlog.set(measured.backlog.records as i64);
         self.metrics.lag.set(measured.lag_blocks.into());
         self.metrics.catch_up.set(measured.catch_up.map_or(-1, |catch_up| catch_up.as_secs() as i64));
@@ -199,6 +204,8 @@ impl PrunerHandle {
     pub async fn status(&self) -> Result<PrunerStatus, StoreError> {
         let shared = &self.shared;
         let measured = shared.measured().await?;
+        // Whoever reads both finds the same figures in them.
+        shared.show(&measured);
         let running = shared.jobs.newest_that(|state| state == JobState::Running);
         let state = shared.state_in_words(&measured, running.as_ref());
         let hexadecimal = |cursor: &Cursor| cursor.0.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -2,6 +2,13 @@
 
 mod bench;
 mod cli;
+mod command;
+mod config;
+mod node;
+mod remote;
+mod status;
+
+use std::process::ExitCode;
 
 use clap::Parser;
 
@@ -10,6 +17,12 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> anyhow::Result<()> {
-    cli::Cli::parse().run()
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -4,18 +4,30 @@
 //! - [`access`] decides who may do what: tokens, and what is open on loopback.
 //! - [`refusal`] is the answer to whoever is turned away, in the words of the protocol.
 //! - [`grpc`] has the services of `proto/sapwood/v1`.
+//! - [`Node`] is what the other servers are given. [`status`] is the one place where its figures are put together; [`metrics`] are
+//!   the same figures for Prometheus; [`http`] is REST and the status page, which show them.
 //!
 //! No decision about what is kept or deleted is made here.
+//!
+//! # Correctness
+//! Every figure that HTTP shows anywhere comes from one [`StatusReport`](status::StatusReport), made once a second. REST, metrics and
+//! page cannot disagree, because none of them reads anything itself.
 
 pub mod access;
+pub mod address;
 pub mod grpc;
+pub mod http;
 pub mod listen;
+pub mod metrics;
+pub mod node;
 mod options;
 pub mod refusal;
 mod seldom;
+pub mod status;
 
 pub use access::{Access, AccessError, Need, Secret, SecretError, Tokens};
 pub use listen::{ListenError, ListenOptions, Listener, TlsError, TlsFiles};
+pub use node::{Node, NodeParts};
 pub use options::ServerOptions;
 pub use refusal::Refusal;
 /// Asks servers to stop.

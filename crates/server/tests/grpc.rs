@@ -1,5 +1,7 @@
 //! The services through a client: what is stored comes back, items fail on their own, streams tell what happens.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
 mod support;
 
 use bytes::Bytes;

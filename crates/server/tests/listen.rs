@@ -1,5 +1,7 @@
 //! What protects the servers: limits, time-outs, and an orderly stop. Plain HTTP over plain sockets, so that nothing is smoothed over.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
 mod support;
 
 use std::{net::SocketAddr, time::Duration};

@@ -1,5 +1,7 @@
 //! Who may do what over gRPC, TLS, and how much one call may carry.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
 mod support;
 
 use std::{fs, path::Path, sync::Arc};

@@ -4,11 +4,14 @@ use std::{fmt, io, path::PathBuf};
 
 use sapwood_types::{BlockHash, Height};
 
-use crate::bitcoin::{
-    Network,
-    convert::ConvertError,
-    network,
-    rpc::{RpcError, auth},
+use crate::{
+    ChainPoint,
+    bitcoin::{
+        Network,
+        convert::ConvertError,
+        network,
+        rpc::{RpcError, auth},
+    },
 };
 
 /// A source could not do what was asked.
@@ -93,6 +96,17 @@ pub enum SourceError {
         parent: BlockHash,
         /// The block that was read before it.
         before: BlockHash,
+    },
+    /// A block of a synthetic chain is too old.
+    #[error(
+        "{point} is no longer remembered, only blocks from height {remembered_from} on: raise `remember`, or read along while \
+         the chain grows"
+    )]
+    Forgotten {
+        /// The block.
+        point: ChainPoint,
+        /// The lowest height that is remembered.
+        remembered_from: Height,
     },
     /// The node could not be asked.
     #[error(transparent)]

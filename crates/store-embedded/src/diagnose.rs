@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rocksdb::{FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
-use sapwood_store::{EngineStats, StoreDiagnose, StoreError, VerifyReport, digest::StateDigest};
+use sapwood_store::{
+    EngineStats, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport, digest::StateDigest,
+};
 use sapwood_types::{DecodeError, Height, TxId};
 
 use crate::{
@@ -144,6 +146,14 @@ impl StoreDiagnose for EmbeddedStore {
         progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
     ) -> Result<VerifyReport, StoreError> {
         self.run(move |engine| engine.verify(progress.as_ref())).await?
+    }
+
+    async fn writable(&self) -> Result<(), StoreError> {
+        self.engine.check_poison()
+    }
+
+    async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
+        self.counted_utxo_set(with_hash, progress).await
     }
 
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{ColumnFamily, DB, ReadOptions, WriteBatch, WriteOptions};
 use sapwood_rules::Policy;
-use sapwood_store::{AddressIndexing, StoreError, working_set::PageKey};
+use sapwood_store::{AddressIndexing, StoreError, UtxoSet, working_set::PageKey};
 use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     keys,
     options::{Durability, EmbeddedOptions},
     state::{INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
+    utxo_set::{self, Rolling, UTXO_SET_KEY},
     watch::Watches,
     writer::Writer,
 };
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) writer: Mutex<Writer>,
     /// The state as of the last write, for readers.
     pub(crate) published: RwLock<State>,
+    /// The UTXO set as of the last write, for readers.
+    pub(crate) published_utxo_set: RwLock<Option<UtxoSet>>,
     pub(crate) watches: Watches,
     poison: RwLock<Option<String>>,
     write_options: WriteOptions,
@@ -82,11 +85,15 @@ impl Engine {
             policy: RwLock::new(policy),
             writer: Mutex::new(Writer::new(State::default(), cache)),
             published: RwLock::default(),
+            published_utxo_set: RwLock::default(),
             watches: Watches::default(),
             poison: RwLock::default(),
             write_options,
         };
         let state = engine.check_schema()?;
+        let utxo_set = engine.stored_utxo_set(state.last())?;
+        engine.writer.get_mut().rolling = Rolling::new(utxo_set.clone());
+        *engine.published_utxo_set.get_mut() = utxo_set;
         engine.writer.get_mut().state = state.clone();
         *engine.published.get_mut() = state;
         Ok(engine)
@@ -107,6 +114,7 @@ impl Engine {
             batch.put_cf(meta, SCHEMA_KEY, SCHEMA.to_be_bytes());
             batch.put_cf(meta, INDEXING_KEY, wanted);
             batch.put_cf(meta, STATE_KEY, State::default().encode());
+            batch.put_cf(meta, UTXO_SET_KEY, utxo_set::encode(&UtxoSet::empty(self.options.utxo_hash)));
             self.write(batch)?;
             return Ok(State::default());
         };

@@ -9,6 +9,7 @@
 //! - `engine`: the open database, reading pages, poison after a failed write.
 //! - `writer`: the one writer: runs a transition, turns its changes into one batch, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
+//! - `utxo_set`: the coins in figures, kept with each write and counted on demand.
 //! - [`floor`]: the same bytes without any of this, to measure against.
 //! - `read`, `write`, `prune`, `diagnose`, `verify`: the store's traits.
 //!
@@ -32,6 +33,7 @@ pub mod options;
 mod prune;
 mod read;
 mod state;
+mod utxo_set;
 mod verify;
 mod watch;
 mod write;

@@ -8,7 +8,7 @@ use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
     AddressKind, AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx,
-    Utxo, WorkingSet, working_set::PageKey,
+    Utxo, UtxoSet, WorkingSet, working_set::PageKey,
 };
 use sapwood_types::{
     BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
@@ -315,6 +315,10 @@ impl StoreRead for EmbeddedStore {
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.engine.published.read().counts)
+    }
+
+    async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
+        Ok(self.engine.published_utxo_set.read().clone())
     }
 
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {

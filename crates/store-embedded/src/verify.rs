@@ -3,12 +3,16 @@
 //! One pass over the records computes the index entries they must have and checks that each is there; one pass over each index
 //! checks that every entry belongs to a record that has it. Both ways, so neither a missing nor a stray entry escapes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::ControlFlow,
+    sync::atomic::AtomicBool,
+};
 
 use bytes::Bytes;
 use rocksdb::{IteratorMode, ReadOptions};
 use sapwood_store::{
-    Counts, StoreError, VerifyReport, WorkingSet,
+    Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
     changes::{IndexEntry, address_entries, is_listed, listing, record_entries},
 };
 use sapwood_types::{Height, MasterPage, OutPoint, OutputPage, Slot, Spender, TxId, TxRecord, Undo};
@@ -20,6 +24,7 @@ use crate::{
     keys,
     read::Snapshot,
     state::State,
+    utxo_set::differs,
 };
 
 /// How many records are read between two reports of progress.
@@ -42,6 +47,7 @@ impl Engine {
     ) -> Result<VerifyReport, StoreError> {
         let writer = self.writer.lock();
         let state = writer.state.clone();
+        let kept = writer.rolling.known.clone();
         let snapshot = Snapshot::new(self);
         drop(writer);
         let mut verifier = Verifier {
@@ -57,6 +63,9 @@ impl Engine {
         verifier.indexes()?;
         verifier.undo_records()?;
         verifier.counts();
+        if let Some(kept) = kept {
+            verifier.utxo_set(&kept)?;
+        }
         Ok(verifier.report)
     }
 }
@@ -302,6 +311,19 @@ impl Verifier<'_> {
         if found != stored {
             self.report.problem(format!("the store counts {stored:?}, but there are {found:?}"));
         }
+    }
+
+    /// The figures kept with each write are those of the records.
+    fn utxo_set(&mut self, kept: &UtxoSet) -> Result<(), StoreError> {
+        let (with_hash, records) = (kept.hash.is_some(), self.found.records);
+        let go_on = |_, _| ControlFlow::Continue(());
+        let stop = AtomicBool::new(false);
+        let counted = self.engine.count_utxo_set(&self.snapshot, with_hash, records, &go_on, &stop);
+        let counted = readable(counted.map(|counted| Some(UtxoSet { last: kept.last, ..counted })))?;
+        if let Some(counted) = counted.filter(|counted| differs(kept, counted)) {
+            self.report.problem(format!("the store keeps a UTXO set of {kept}, but there are {counted}"));
+        }
+        Ok(())
     }
 }
 

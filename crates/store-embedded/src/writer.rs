@@ -16,17 +16,19 @@ use crate::{
     engine::{Engine, corrupt},
     keys,
     state::{STATE_KEY, State},
+    utxo_set::Rolling,
 };
 
 /// What only the writer knows. Whoever holds its lock may write.
 pub(crate) struct Writer {
     pub(crate) state: State,
     pub(crate) cache: RecordCache,
+    pub(crate) rolling: Rolling,
 }
 
 impl Writer {
     pub(crate) fn new(state: State, cache: RecordCache) -> Self {
-        Self { state, cache }
+        Self { state, cache, rolling: Rolling::default() }
     }
 }
 
@@ -78,7 +80,7 @@ impl Engine {
     ) -> Result<T, E> {
         self.check_poison()?;
         let mut writer = self.writer.lock();
-        let Writer { state: state_before, cache } = &mut *writer;
+        let Writer { state: state_before, cache, rolling } = &mut *writer;
         let pages = WriterPages { engine: self, cache: RefCell::new(&mut *cache) };
         let mut change = Change {
             set: WorkingSet::new(&pages),
@@ -100,7 +102,9 @@ impl Engine {
             .map_err(|cause| corrupt("a page that is being written", cause))?;
         state.counts = state.counts.changed(count_changes);
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
+        let rolled = rolling.roll(&changes, &pages, state.last())?;
         let mut batch = self.batch(&changes, index_changes, &state, undo.as_ref(), &undone)?;
+        self.put_utxo_set(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, *txid, master)?;
@@ -116,6 +120,8 @@ impl Engine {
             }
         }
         deleted().for_each(|txid| cache.remove(&txid));
+        rolling.rolled(rolled);
+        self.publish_utxo_set(rolling);
         self.published.write().clone_from(&state);
         *state_before = state;
         Ok(result)

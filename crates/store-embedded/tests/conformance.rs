@@ -31,6 +31,7 @@ impl StoreFactory for Factory {
             block_cache_bytes: 1 << 20,
             write_buffer_bytes: 1 << 20,
             address_index: AddressIndexing { address: true, credential: true },
+            utxo_hash: true,
             ..EmbeddedOptions::default()
         };
         EmbeddedStore::open(&directory, policy, options).expect("a store")

@@ -47,6 +47,7 @@ fn options(policy: &Policy) -> EmbeddedOptions {
         block_cache_bytes: 1 << 20,
         write_buffer_bytes: 1 << 20,
         address_index: AddressIndexing { address: true, credential: true },
+        utxo_hash: true,
         ..EmbeddedOptions::default()
     }
 }

@@ -58,6 +58,12 @@ pub enum StoreError {
         /// What is wrong and how to mend it.
         problem: String,
     },
+    /// The caller asked for work to end before it was done.
+    #[error("{doing} was stopped before it was done. Nothing is lost: ask again")]
+    Stopped {
+        /// What was being done.
+        doing: &'static str,
+    },
     /// The background task that did the work ended abnormally.
     #[error("the task that worked on the store ended abnormally: {cause}")]
     Task {

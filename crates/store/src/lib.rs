@@ -8,6 +8,7 @@
 //! - [`working_set`]: the pages an operation has read and changed, over any [`PageSource`].
 //! - [`transition`]: each operation as a function over a working set. No I/O but reading pages.
 //! - [`changes`]: what a working set changed, and the index entries that follow from it.
+//! - [`utxo_set`]: the coins of the chain in figures, counted or kept with each write.
 //! - [`digest`]: a hash of the whole state, for crash tests and `verify`.
 //!
 //! # Correctness
@@ -26,6 +27,7 @@ pub mod error;
 pub mod request;
 pub mod traits;
 pub mod transition;
+pub mod utxo_set;
 pub mod working_set;
 
 pub use answer::{
@@ -41,5 +43,6 @@ pub use request::{
     AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendInput,
     SpendRequest, Unspend,
 };
-pub use traits::{Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite};
+pub use traits::{Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite, UtxoProgress};
+pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};
 pub use working_set::{PageSource, WorkingSet};

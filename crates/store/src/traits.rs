@@ -3,14 +3,17 @@
 //! Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
 //! [`BatchError::Items`]; the others are written. Blocks are all or nothing.
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
 
-use crate::{answer::*, error::*, request::*};
+use crate::{answer::*, error::*, request::*, utxo_set::UtxoSet};
+
+/// Called with how many records are done and about how many there are; may end the work.
+pub type UtxoProgress = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
 /// Everything a store can do.
 pub trait Store: StoreRead + StoreWrite + StorePrune + StoreDiagnose {}
@@ -62,6 +65,10 @@ pub trait StoreRead: Send + Sync {
 
     /// How much there is.
     async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// The UTXO set as it was kept with each write: at once, however many coins there are. Nothing where it is not kept or
+    /// was not counted yet, and without its hash where only that is so; [`StoreDiagnose::utxo_set`] counts.
+    async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError>;
 
     /// A note that another part of the program left under a name.
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
@@ -194,6 +201,14 @@ pub trait StoreDiagnose: Send + Sync {
     /// Checks every record, every index and how they belong together. `progress` is called with done and estimated total.
     async fn verify(&self, progress: Arc<dyn Fn(u64, u64) + Send + Sync>)
     -> Result<VerifyReport, StoreError>;
+
+    /// The error that every write gets at the moment, if there is one. Reads nothing and waits for nobody.
+    async fn writable(&self) -> Result<(), StoreError>;
+
+    /// Counts the UTXO set as it is at one moment, while others read and write. Reads every record. Ends early with
+    /// [`StoreError::Stopped`] if `progress` says so, and soon after the call is dropped. A store that keeps the set goes on from
+    /// what was counted here, if it did not know it.
+    async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError>;
 
     /// What the engine tells, by part.
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError>;

@@ -173,7 +173,8 @@ impl Reader {
         if left < needed { Err(DecodeError::Truncated { field, needed, left }) } else { Ok(()) }
     }
 
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+    /// So many bytes.
+    pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         self.need(field, N)?;
         let mut bytes = [0; N];
         self.input.copy_to_slice(&mut bytes);

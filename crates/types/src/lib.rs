@@ -21,6 +21,7 @@
 
 pub mod block;
 pub mod codec;
+pub mod coin;
 pub mod hash;
 pub mod height;
 pub mod outpoint;
@@ -34,7 +35,7 @@ pub use block::{Block, BlockMark};
 pub use codec::DecodeError;
 pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};
 pub use height::Height;
-pub use outpoint::{OutPoint, Spender};
+pub use outpoint::{OutPoint, ParseOutPointError, Spender};
 pub use page::{MasterPage, OutputPage, PageSummary};
 pub use record::{External, MinedIn, Reassignment, TxHead, TxRecord};
 pub use slot::Slot;

@@ -133,6 +133,10 @@ impl StoreRead for ModelStore {
         Ok(self.read().counts())
     }
 
+    async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
+        Ok(Some(self.read().utxo_set()))
+    }
+
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         Ok(self.notes.lock().expect("nobody panics while holding the notes").get(name).cloned())
     }
@@ -310,6 +314,20 @@ impl StoreDiagnose for ModelStore {
             report.problem(problem);
         }
         Ok(report)
+    }
+
+    async fn writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
+        let model = self.read();
+        let records = model.records().len() as u64;
+        if progress(records, records).is_break() {
+            return Err(StoreError::Stopped { doing: "counting the UTXO set" });
+        }
+        let set = model.utxo_set();
+        Ok(UtxoSet { hash: set.hash.filter(|_| with_hash), ..set })
     }
 
     async fn engine_stats(&self, _part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {

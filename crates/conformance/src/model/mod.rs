@@ -12,6 +12,7 @@
 //! - [`blocks`]: apply and roll back.
 //! - [`pruning`]: settled, due, judged, deleted.
 //! - [`reading`]: every listing and look-up.
+//! - [`utxo_set`]: the coins in figures.
 //! - [`as_store`]: the model behind the traits of a store, so that whatever tests a store can test the model.
 //!
 //! # Correctness
@@ -30,6 +31,7 @@ pub mod mining;
 pub mod pruning;
 pub mod reading;
 pub mod spending;
+pub mod utxo_set;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

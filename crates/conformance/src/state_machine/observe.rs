@@ -1,10 +1,10 @@
 //! Everything that can be seen of a state, from the model and from a store, and how the two differ.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, ops::ControlFlow, sync::Arc};
 
 use sapwood_rules::SpendStatus;
 use sapwood_store::{
-    AddressQuery, Counts, Cursor, DueRecord, Judged, Order, Page, Store, StoreError, UnminedTx, Utxo,
+    AddressQuery, Counts, Cursor, DueRecord, Judged, Order, Page, Store, StoreError, UnminedTx, Utxo, UtxoSet,
 };
 use sapwood_types::{BlockMark, Height, Slot, TxId, TxRecord, Undo};
 
@@ -31,6 +31,8 @@ pub struct Observation {
     pub floor: Option<Height>,
     pub undo: Vec<Option<Undo>>,
     pub cursor: Option<Cursor>,
+    /// Kept with each write, and counted.
+    pub utxo_set: [Option<UtxoSet>; 2],
 }
 
 /// Follows a listing to its end.
@@ -81,6 +83,7 @@ impl Observation {
             floor: model.rollback_floor(),
             undo: look.heights.iter().map(|height| model.undo(*height)).collect(),
             cursor: model.prune_cursor(),
+            utxo_set: [0; 2].map(|_| Some(model.utxo_set())),
         }
     }
 
@@ -117,13 +120,15 @@ impl Observation {
             due(look.due_up_to),
             due(Height::MAX),
         );
-        let (alone, with_children, counts, last_applied, floor, cursor) = tokio::join!(
+        let (alone, with_children, counts, last_applied, floor, cursor, kept, counted) = tokio::join!(
             judged(false),
             judged(true),
             store.counts(),
             store.last_applied(),
             store.rollback_floor(),
             store.prune_cursor(),
+            store.rolling_utxo_set(),
+            store.utxo_set(true, Arc::new(|_, _| ControlFlow::Continue(()))),
         );
         Ok(Observation {
             outputs: outputs.map_err(text)?,
@@ -141,6 +146,7 @@ impl Observation {
             floor: floor.map_err(text)?,
             undo,
             cursor: cursor.map_err(text)?,
+            utxo_set: [kept.map_err(text)?, Some(counted.map_err(text)?)],
         })
     }
 
@@ -167,6 +173,7 @@ impl Observation {
         found.extend(one("last applied block", &self.last_applied, &theirs.last_applied));
         found.extend(one("rollback floor", &self.floor, &theirs.floor));
         found.extend(one("prune cursor", &self.cursor, &theirs.cursor));
+        found.extend(one("UTXO set, kept and counted", &self.utxo_set, &theirs.utxo_set));
         for (height, (ours, theirs)) in look.heights.iter().zip(self.undo.iter().zip(&theirs.undo)) {
             if !same_undo(ours.as_ref(), theirs.as_ref(), model.forget_bound()) {
                 found.push(format!("undo of {height}: expected {ours:?}, got {theirs:?}"));

@@ -239,6 +239,23 @@ macro_rules! conformance_cases {
                 every_field_of_a_transaction_is_seen,
                 the_way_to_a_state_does_not_matter,
             }
+            utxo_set {
+                an_empty_set_has_a_hash,
+                known_coins_have_the_hash_of_bitcoin_core,
+                the_way_to_the_coins_does_not_matter,
+                what_makes_a_coin_counts_and_nothing_else,
+                only_mined_outputs_are_coins,
+                spent_by_an_unmined_transaction_is_still_a_coin,
+                data_outputs_are_no_coins,
+                amounts_beyond_64_bits_are_added_up,
+                a_rollback_restores_the_set,
+                a_reorganisation_equals_the_straight_chain,
+                overwritten_coins_go_and_come_back,
+                every_page_follows_the_records_block,
+                pruning_does_not_change_it,
+                a_reassigned_coin_is_another_coin,
+                counting_shows_progress_and_can_be_stopped,
+            }
             timelines {
                 child_mined_at_1001_skip_at_1288_delete_at_1289,
                 child_mined_at_1001_by_blocks,

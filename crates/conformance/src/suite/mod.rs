@@ -26,6 +26,7 @@ pub mod rollback;
 pub mod spend;
 pub mod timelines;
 pub mod unmined;
+pub mod utxo_set;
 
 mod cases;
 mod subject;
@@ -38,6 +39,6 @@ pub trait StoreFactory: Send + Sync {
     /// The store. It may wrap what it needs to live in, for example a temporary directory.
     type Store: Store + 'static;
 
-    /// A new empty store with this policy, and with both address indexes on.
+    /// A new empty store with this policy, with both address indexes on, and keeping the hash of the UTXO set.
     async fn fresh(&self, policy: Policy) -> Self::Store;
 }

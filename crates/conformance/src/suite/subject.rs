@@ -1,7 +1,7 @@
 //! The store under test, and short words for what cases do with it.
 
 use std::{
-    ops::Deref,
+    ops::{ControlFlow, Deref},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -12,7 +12,7 @@ use sapwood_rules::{Hold, Policy, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_store::{
     Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest,
     Cursor, DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest,
-    Store, StoreError, Unspend, UnspendError, error::TxProblem,
+    Store, StoreError, Unspend, UnspendError, UtxoSet, error::TxProblem,
 };
 use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};
 
@@ -116,6 +116,7 @@ impl<S: Store + 'static> Subject<S> {
         assert!(report.is_clean(), "the store is not sound at the end of the case:\n{report}");
         let counts = self.counts().await.expect("counts");
         assert_eq!(report.records, counts.records, "verify and counts disagree on the number of records");
+        self.utxo_set_now().await;
         let due = self.due_all().await;
         let order = |entry: &DueRecord| (entry.settled_at, entry.txid);
         assert!(due.is_sorted_by_key(order), "the due records are not in order");
@@ -136,6 +137,21 @@ impl<S: Store + 'static> Subject<S> {
             assert_eq!(record.head.mined_at(), None, "{txid} is listed as unmined but is mined");
         }
         self.found_sound = true;
+    }
+
+    /// The UTXO set, which must be kept as it is counted.
+    pub async fn utxo_set_now(&self) -> UtxoSet {
+        let kept = self.rolling_utxo_set().await.expect("the UTXO set that is kept");
+        let counted =
+            self.utxo_set(true, Arc::new(|_, _| ControlFlow::Continue(()))).await.expect("counting");
+        assert_eq!(kept.as_ref(), Some(&counted), "the UTXO set that is kept is not the one that is there");
+        let plain = self.utxo_set(false, Arc::new(|_, _| ControlFlow::Continue(()))).await.expect("counting");
+        assert_eq!(
+            plain,
+            UtxoSet { hash: None, ..counted.clone() },
+            "without the hash something else is counted"
+        );
+        counted
     }
 
     /// A hash of everything.

@@ -44,7 +44,9 @@ async fn bodies_are_written_read_and_deleted_with_signed_requests() {
     assert_eq!(body, Ok(Bytes::from_static(b"the body of large 1")));
     let job = world.prune().await;
     assert_eq!((job.counts.bodies_deleted, server.objects()), (3, 0));
-    assert!(server.seen.lock().iter().any(|seen| seen.starts_with("DELETE /bodies/") && seen.ends_with(".tx")));
+    assert!(
+        server.seen.lock().iter().any(|seen| seen.starts_with("DELETE /bodies/") && seen.ends_with(".tx"))
+    );
     world.sound().await;
 }
 

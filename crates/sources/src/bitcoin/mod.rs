@@ -3,9 +3,10 @@
 //! Hashes are turned around here and nowhere else: Bitcoin's wire has them last byte first, Sapwood holds them as people
 //! write them.
 
+pub mod address;
 pub mod blk;
 pub mod convert;
-mod merkle;
+pub(crate) mod merkle;
 pub mod network;
 pub mod rpc;
 pub mod work;

@@ -2,7 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
-use bitcoin::{hashes::Hash, hex::DisplayHex, p2p::Magic};
+use bitcoin::{
+    hashes::Hash,
+    hex::{DisplayHex, FromHex},
+    p2p::Magic,
+};
 use sapwood_types::{BlockHash, Height};
 
 /// A network of Bitcoin.
@@ -14,23 +18,37 @@ pub enum Network {
     Testnet3,
     /// The fourth test network.
     Testnet4,
-    /// The signed test network. Private ones share its first block, not its magic.
+    /// The signed test network.
     Signet,
+    /// A private signed network with this magic. It shares everything but the magic with [`Network::Signet`].
+    CustomSignet([u8; 4]),
     /// A private network for tests.
     Regtest,
 }
 
-/// A text that is no network's name.
+/// Why a text names no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no Bitcoin network called {name:?}, did you mean {nearest:?}? \
-     Known are mainnet, testnet3, testnet4, signet and regtest"
-)]
-pub struct UnknownNetwork {
-    /// The text.
-    pub name: String,
-    /// The known name that is most like it.
-    pub nearest: &'static str,
+pub enum UnknownNetwork {
+    /// There is no such name.
+    #[error(
+        "there is no Bitcoin network called {name:?}, did you mean {nearest:?}? \
+         Known are mainnet, testnet3, testnet4, signet and regtest"
+    )]
+    Name {
+        /// The text.
+        name: String,
+        /// The known name that is most like it.
+        nearest: &'static str,
+    },
+    /// What follows `signet:` is not the magic of a private signet.
+    #[error(
+        "{magic:?} is not the magic of a signet: write its four bytes as 8 hexadecimal digits in the order in which its block \
+         files begin, for example signet:a553c67e"
+    )]
+    Magic {
+        /// What follows.
+        magic: String,
+    },
 }
 
 /// Every name people use, the one we print first for its network. `main` and `test` are what Bitcoin Core itself says.
@@ -54,27 +72,30 @@ const OVERWRITING: [(Height, &str); 2] = [
 ];
 
 impl Network {
-    /// Every network.
+    /// Every network but the private ones.
     pub const ALL: [Network; 5] =
         [Network::Mainnet, Network::Testnet3, Network::Testnet4, Network::Signet, Network::Regtest];
 
-    /// Its name.
+    /// Its name. That of a private signet is `signet`; its magic is added where it is displayed.
     pub fn name(self) -> &'static str {
         match self {
             Network::Mainnet => "mainnet",
             Network::Testnet3 => "testnet3",
             Network::Testnet4 => "testnet4",
-            Network::Signet => "signet",
+            Network::Signet | Network::CustomSignet(_) => "signet",
             Network::Regtest => "regtest",
         }
     }
 
     /// The four bytes before each block in a block file and each message on the wire.
     pub fn magic(self) -> [u8; 4] {
-        Magic::from(self.library()).to_bytes()
+        match self {
+            Network::CustomSignet(magic) => magic,
+            known => Magic::from(known.library()).to_bytes(),
+        }
     }
 
-    /// The network with this magic.
+    /// The network with this magic, unless it is a private one.
     pub fn of_magic(magic: [u8; 4]) -> Option<Network> {
         Network::ALL.into_iter().find(|network| network.magic() == magic)
     }
@@ -111,7 +132,7 @@ impl Network {
             Network::Mainnet => 8332,
             Network::Testnet3 => 18332,
             Network::Testnet4 => 48332,
-            Network::Signet => 38332,
+            Network::Signet | Network::CustomSignet(_) => 38332,
             Network::Regtest => 18443,
         }
     }
@@ -122,25 +143,34 @@ impl Network {
             Network::Mainnet => None,
             Network::Testnet3 => Some("testnet3"),
             Network::Testnet4 => Some("testnet4"),
-            Network::Signet => Some("signet"),
+            Network::Signet | Network::CustomSignet(_) => Some("signet"),
             Network::Regtest => Some("regtest"),
         }
     }
 
-    fn library(self) -> bitcoin::Network {
+    pub(crate) fn library(self) -> bitcoin::Network {
         match self {
             Network::Mainnet => bitcoin::Network::Bitcoin,
             Network::Testnet3 => bitcoin::Network::Testnet,
             Network::Testnet4 => bitcoin::Network::Testnet4,
-            Network::Signet => bitcoin::Network::Signet,
+            Network::Signet | Network::CustomSignet(_) => bitcoin::Network::Signet,
             Network::Regtest => bitcoin::Network::Regtest,
         }
     }
 }
 
+impl From<Network> for bitcoin::Network {
+    fn from(network: Network) -> Self {
+        network.library()
+    }
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Network::CustomSignet(magic) => write!(f, "signet:{}", magic.to_lower_hex_string()),
+            known => f.write_str(known.name()),
+        }
     }
 }
 
@@ -151,8 +181,24 @@ impl FromStr for Network {
         if let Some((_, network)) = NAMES.iter().find(|(name, _)| *name == wanted) {
             return Ok(*network);
         }
+        if let Some(magic) = wanted.strip_prefix("signet:") {
+            return signet(magic).ok_or_else(|| UnknownNetwork::Magic { magic: magic.to_owned() });
+        }
         let nearest = NAMES.iter().min_by_key(|(name, _)| distance(name, &wanted));
-        Err(UnknownNetwork { name: text.to_owned(), nearest: nearest.map_or("mainnet", |(name, _)| name) })
+        Err(UnknownNetwork::Name {
+            name: text.to_owned(),
+            nearest: nearest.map_or("mainnet", |(name, _)| name),
+        })
+    }
+}
+
+/// The signet with this magic, unless that belongs to another network.
+fn signet(magic: &str) -> Option<Network> {
+    let magic = <[u8; 4]>::from_hex(magic).ok()?;
+    match Network::of_magic(magic) {
+        None => Some(Network::CustomSignet(magic)),
+        Some(Network::Signet) => Some(Network::Signet),
+        Some(_) => None,
     }
 }
 
@@ -222,13 +268,34 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_answered_with_the_nearest() {
-        let nearest = |name: &str| name.parse::<Network>().unwrap_err().nearest;
+        let nearest = |name: &str| match name.parse::<Network>() {
+            Err(UnknownNetwork::Name { nearest, .. }) => nearest,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(nearest("mianet"), "mainnet");
         assert_eq!(nearest("regtset"), "regtest");
         assert_eq!(nearest("sigent"), "signet");
         assert_eq!(nearest("testnet5"), "testnet3");
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn a_private_signet_is_told_by_its_magic() {
+        // That of Mutinynet.
+        let private: Network = " Signet:A553C67E ".parse().unwrap();
+        assert_eq!(private, Network::CustomSignet([0xa5, 0x53, 0xc6, 0x7e]));
+        assert_eq!(private.to_string(), "signet:a553c67e");
+        assert_eq!(private.to_string().parse(), Ok(private));
+        assert_eq!(private.magic(), [0xa5, 0x53, 0xc6, 0x7e]);
+        assert_eq!((private.genesis(), private.name()), (Network::Signet.genesis(), "signet"));
+        assert_eq!(Network::of_magic(private.magic()), None);
+        assert_eq!("signet:0a03cf40".parse(), Ok(Network::Signet));
+        // The last one is the main network's.
+        for bad in ["", "a553c6", "a553c67e00", "a553c67g", "f9beb4d9"] {
+            let refused = Err(UnknownNetwork::Magic { magic: bad.to_owned() });
+            assert_eq!(format!("signet:{bad}").parse::<Network>(), refused);
+        }
     }
 
     #[test]

@@ -169,6 +169,15 @@ fn files_of_another_network_are_refused_by_name() {
     }
 }
 
+#[test]
+fn files_of_a_private_signet_are_read_with_its_magic_only() {
+    let private: Network = "signet:a553c67e".parse().unwrap();
+    let files = Files::of(&record(private, &private.genesis_block()));
+    assert_eq!(try_open(private, [files.path()]).unwrap().blocks, 1);
+    let error = try_open(Network::Signet, [files.path()]).unwrap_err();
+    assert!(matches!(error, SourceError::NoBlocks { first, .. } if first == "a553c67e"));
+}
+
 #[tokio::test]
 async fn key_file_is_used_and_padding_under_it_is_known() {
     let Some(blocks) = first_blocks(50) else { return };

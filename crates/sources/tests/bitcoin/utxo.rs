@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sapwood_muhash::{MuHash, display_hex};
-use sapwood_types::{Block, OutPoint};
+use sapwood_types::{Block, OutPoint, coin::write_coin};
 
 /// What Bitcoin Core hashes of a coin.
 type Coin = Vec<u8>;
@@ -24,20 +24,12 @@ impl UtxoSet {
                 self.amount -= value;
             }
             for (vout, output) in (0..).zip(&tx.outputs).filter(|(_, output)| output.spendable) {
-                let mut coin: Coin = tx.txid.0.iter().rev().copied().collect();
-                coin.extend(u32::to_le_bytes(vout));
-                coin.extend((block.height.0 * 2 + u32::from(tx.coinbase)).to_le_bytes());
-                coin.extend(output.value.to_le_bytes());
-                let length =
-                    u16::try_from(output.script.len()).expect("a script of ten thousand bytes at most");
-                match u8::try_from(length).ok().filter(|length| *length < 253) {
-                    Some(short) => coin.push(short),
-                    None => coin.extend([&[253], length.to_le_bytes().as_slice()].concat()),
-                }
-                coin.extend(&output.script);
+                let outpoint = OutPoint::new(tx.txid, vout);
+                let mut coin = Coin::new();
+                write_coin(outpoint, block.height, tx.coinbase, output, &mut coin);
                 self.hash.insert(&coin);
                 self.amount += output.value;
-                self.coins.insert(OutPoint::new(tx.txid, vout), (output.value, coin));
+                self.coins.insert(outpoint, (output.value, coin));
             }
         }
     }

@@ -25,6 +25,7 @@ pub(crate) fn options() -> EmbeddedOptions {
         record_cache_bytes: 64 << 10,
         write_buffer_bytes: 64 << 10,
         address_index: AddressIndexing { address: true, credential: true },
+        utxo_hash: true,
         ..EmbeddedOptions::default()
     }
 }

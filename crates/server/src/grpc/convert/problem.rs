@@ -289,6 +289,7 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
 pub(crate) fn store_status(error: &StoreError) -> Status {
     let code = match error {
         StoreError::Poisoned { .. } => Code::Unavailable,
+        StoreError::Stopped { .. } => Code::Cancelled,
         StoreError::Corrupt { .. } => Code::DataLoss,
         StoreError::Engine { .. } | StoreError::Task { .. } => Code::Internal,
         StoreError::Locked { .. } | StoreError::NewerSchema { .. } | StoreError::BadOption { .. } => {

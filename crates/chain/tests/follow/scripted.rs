@@ -1,0 +1,157 @@
+//! A source that does what a test says.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sapwood_conformance::fixtures::{child, coin, coinbase};
+use sapwood_sources::{BlockSource, ChainPoint, SourceError, SourceHeader};
+use sapwood_types::{Block, BlockHash, Height, Tx};
+use std::sync::Mutex;
+
+/// A source whose best chain a test chooses.
+pub(crate) struct Scripted {
+    state: Mutex<State>,
+    takes_rejects: bool,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<BlockHash, Arc<Block>>,
+    /// Branches in the order of preference; the first without a rejected block is the best chain.
+    branches: Vec<Vec<BlockHash>>,
+    rejected: Vec<BlockHash>,
+    /// Errors to answer the next reads of blocks with.
+    failures: Vec<SourceError>,
+}
+
+impl Scripted {
+    pub(crate) fn new(takes_rejects: bool) -> Arc<Self> {
+        Arc::new(Scripted { state: Mutex::default(), takes_rejects })
+    }
+
+    /// Makes this branch the best one.
+    pub(crate) fn prefer(&self, branch: &[Arc<Block>]) {
+        let mut state = self.state.lock().unwrap();
+        state.known.extend(branch.iter().map(|block| (block.hash, Arc::clone(block))));
+        state.branches.insert(0, branch.iter().map(|block| block.hash).collect());
+    }
+
+    /// Forgets a block, as a source does that was set up anew.
+    pub(crate) fn forget(&self, hash: &BlockHash) {
+        self.state.lock().unwrap().known.remove(hash);
+    }
+
+    pub(crate) fn fail_next(&self, error: SourceError) {
+        self.state.lock().unwrap().failures.push(error);
+    }
+
+    fn best(&self) -> Vec<BlockHash> {
+        let state = self.state.lock().unwrap();
+        let good = |branch: &&Vec<BlockHash>| !branch.iter().any(|hash| state.rejected.contains(hash));
+        state.branches.iter().find(good).cloned().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl BlockSource for Scripted {
+    fn name(&self) -> String {
+        "a scripted source".into()
+    }
+
+    async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
+        let best = self.best();
+        Ok(best.last().map(|hash| ChainPoint::new(Height(best.len() as u32 - 1), *hash)))
+    }
+
+    async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError> {
+        Ok(self.best().get(height.0 as usize).copied())
+    }
+
+    async fn header(&self, hash: &BlockHash) -> Result<Option<SourceHeader>, SourceError> {
+        let on_best_chain = self.best().contains(hash);
+        let block = self.state.lock().unwrap().known.get(hash).cloned();
+        Ok(block.map(|block| SourceHeader {
+            height: block.height,
+            hash: block.hash,
+            parent: block.parent,
+            time: block.time,
+            on_best_chain,
+        }))
+    }
+
+    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+        let mut state = self.state.lock().unwrap();
+        match state.failures.pop() {
+            Some(error) => Err(error),
+            None => Ok(state.known.get(hash).cloned()),
+        }
+    }
+
+    async fn wait_for_change(
+        &self,
+        known: Option<&BlockHash>,
+        timeout: Duration,
+    ) -> Result<Option<ChainPoint>, SourceError> {
+        let end = tokio::time::Instant::now() + timeout;
+        loop {
+            let tip = self.tip().await?;
+            if tip.map(|tip| tip.hash).as_ref() != known || tokio::time::Instant::now() >= end {
+                return Ok(tip);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError> {
+        if self.takes_rejects {
+            self.state.lock().unwrap().rejected.push(*hash);
+        }
+        Ok(self.takes_rejects)
+    }
+
+    fn subsidy(&self, _: Height) -> Option<u64> {
+        None
+    }
+
+    fn allows_overwrite(&self, _: Height, _: &BlockHash) -> bool {
+        false
+    }
+}
+
+/// Makes a block on top of a branch. The label makes it different from others at its height.
+pub(crate) fn on(branch: &[Arc<Block>], label: &str, txs: Vec<Tx>) -> Arc<Block> {
+    let height = Height(branch.len() as u32);
+    let mut all = vec![coinbase(&format!("coinbase {label} {height}"), 1)];
+    all.extend(txs);
+    let mut hash = [0; 32];
+    let name = format!("{label} {height}");
+    hash[..name.len()].copy_from_slice(name.as_bytes());
+    let parent = branch.last().map_or(BlockHash::default(), |block| block.hash);
+    Arc::new(Block {
+        height,
+        hash: BlockHash(hash),
+        parent,
+        time: 1_700_000_000 + u64::from(height.0),
+        txs: all,
+    })
+}
+
+/// A branch with so many more blocks, each of which spends from the one before it.
+pub(crate) fn longer(branch: &[Arc<Block>], label: &str, by: usize) -> Vec<Arc<Block>> {
+    let mut branch = branch.to_vec();
+    for _ in 0..by {
+        let height = branch.len();
+        let mine = coin(&format!("{label} {height}"), 2);
+        let before = branch.last().and_then(|block| block.txs.get(1).cloned());
+        let mut txs = vec![mine];
+        txs.extend(before.map(|before| child(&format!("{label} child {height}"), &[(&before, 0)], 1)));
+        let block = on(&branch, label, txs);
+        branch.push(block);
+    }
+    branch
+}
+
+/// A block that spends what does not exist.
+pub(crate) fn bad(branch: &[Arc<Block>], label: &str) -> Arc<Block> {
+    on(branch, label, vec![child(&format!("thief {label}"), &[(&coin("nowhere", 1), 0)], 1)])
+}

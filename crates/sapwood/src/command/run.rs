@@ -1,0 +1,144 @@
+//! `sapwood run`: follow a chain, as the configuration says.
+
+use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use clap::Args;
+use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
+use sapwood_pruner::Bodies;
+use sapwood_server::address::ChainKind;
+use sapwood_sources::{
+    BlockSource,
+    bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource},
+};
+use sapwood_store::{AddressIndexing, Store, StoreRead as _};
+use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+
+use crate::{
+    config::{Config, Mode, SourceKind},
+    node::{Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
+    status::note_tip,
+};
+
+/// How often the source's last block is written down.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+
+/// Follow a chain until stopped.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The configuration file. `sapwood.toml` here, if there is one and none is named.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Run {
+    /// The configuration to run with.
+    pub(crate) fn load(&self) -> anyhow::Result<Config> {
+        let config = Config::load(self.config.as_deref())?;
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// Follows a chain until stopped.
+pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let stop = Stop::default();
+        stop_on_signals(stop.clone())?;
+        let network: Network = config.chain.network.parse()?;
+        let Some(source) = stop.or(open_source(config, network, stop.clone())).await else { return Ok(()) };
+        let source = source?;
+        let node = NodeFile {
+            chain: "bitcoin".into(),
+            network: network.to_string(),
+            address_index: config.chain.address_index,
+            policy: config.policy()?.into(),
+        };
+        let directory = Directory::new(&config.data.directory);
+        directory.claim(&node)?;
+        let options =
+            EmbeddedOptions { utxo_hash: config.chain.utxo_hash, ..EmbeddedOptions::from(&config.store) };
+        let store = directory.open(&node, options)?;
+
+        let mode = match config.apply.mode {
+            Mode::Sync => ApplyMode::Sync,
+            Mode::Async => ApplyMode::Async { queue: config.apply.queue },
+        };
+        let chain_options = ChainOptions { mode, rollback: config.apply.rollback.into() };
+        let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
+        let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
+        let follower = Follower::new(chain.clone(), Arc::clone(&source), follow, stop.clone());
+        let bodies = Bodies::open(&config.bodies.location(&directory.bodies()))?
+            .with_external_above(config.bodies.above_kib.saturating_mul(1024));
+        let serving = Serving::start(Parts {
+            name: format!("bitcoin {network}"),
+            chain,
+            kind: ChainKind::Bitcoin(network.into()),
+            address_index: AddressIndexing { address: config.chain.address_index, credential: false },
+            progress: follower.progress(),
+            directory: directory.path().to_owned(),
+            source: source.name(),
+            bodies: Some(bodies),
+            pruner: config.pruner.options(config.policy()?),
+            servers: config.servers.options()?,
+            serve: (config.servers.grpc, config.servers.http),
+            refresh: config.servers.refresh.0,
+            ready_lag: config.servers.ready_lag,
+            disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
+        })
+        .await?;
+        if let Some(address) = serving.http {
+            eprintln!("status page: http://{address}/");
+        }
+        let (bar, drawing) = follow_bar(follower.progress());
+        let noting = tokio::spawn(note_tips(Arc::clone(&source), store.clone()));
+        let result = follower.follow().await;
+        serving.end().await;
+        noting.abort();
+        drawing.abort();
+        bar.finish_and_clear();
+        result?;
+        match store.last_applied().await? {
+            Some(last) => println!("stopped at {last}"),
+            None => println!("stopped before the first block"),
+        }
+        Ok(())
+    })
+}
+
+/// Writes down now and then how far the source is.
+async fn note_tips(source: Arc<dyn BlockSource>, store: EmbeddedStore) {
+    loop {
+        if let Ok(Some(tip)) = source.tip().await
+            && let Err(error) = note_tip(&store, tip).await
+        {
+            tracing::warn!(%error, "the source's last block could not be written down");
+        }
+        tokio::time::sleep(NOTE_EVERY).await;
+    }
+}
+
+async fn open_source(config: &Config, network: Network, stop: Stop) -> anyhow::Result<Arc<dyn BlockSource>> {
+    let source = &config.source;
+    match source.kind {
+        SourceKind::Blocks => {
+            let options = BlkOptions::new(network, source.blocks.clone());
+            let open = move || {
+                BlkSource::open(options, |_| match stop.is_asked() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                })
+            };
+            Ok(Arc::new(tokio::task::spawn_blocking(open).await.context("reading headers")??))
+        }
+        SourceKind::Node => {
+            let auth = if source.user.is_empty() {
+                Auth::cookie_in(&source.node_directory, network)
+            } else {
+                Auth::Password { user: source.user.clone(), password: source.password.clone() }
+            };
+            let options = RpcOptions::new(network, source.node_url.clone(), auth);
+            Ok(Arc::new(RpcSource::connect(options).await?))
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What each setting means, and the configuration printed with that.
+
+use toml::{Table, Value};
+
+use super::Config;
+
+/// Every section and every setting, in the order in which they are printed.
+pub(super) const MEANINGS: &[(&str, &str)] = &[
+    ("data", "Where everything is kept."),
+    ("data.directory", "The data directory. It is made if it is not there."),
+    ("chain", "Which chain, and what is kept about it besides the UTXO set."),
+    ("chain.network", "mainnet, testnet3, testnet4, signet or regtest."),
+    ("chain.address_index", "Keep unspent outputs by address. Fixed when the data directory is made."),
+    (
+        "chain.utxo_hash",
+        "Keep the hash of the UTXO set (MuHash3072, as Bitcoin Core has it) up to date with each block.",
+    ),
+    ("source", "Where blocks come from."),
+    ("source.kind", "\"blocks\": block files. \"node\": a running node, over its JSON-RPC."),
+    (
+        "source.blocks",
+        "Block files, or directories of them such as a node's `blocks`. New blocks are noticed.",
+    ),
+    ("source.node_url", "The node's address, such as http://127.0.0.1:8332."),
+    ("source.node_directory", "The node's data directory, where its cookie is. Unless a user is given."),
+    ("source.user", "The user for the node's JSON-RPC."),
+    ("source.password", "The user's password. Better given by SAPWOOD_SOURCE_PASSWORD than in a file."),
+    ("apply", "How blocks are applied."),
+    ("apply.mode", "\"sync\": one after the other. \"async\": by a worker of its own, through a queue."),
+    ("apply.queue", "How many blocks may wait in the queue."),
+    ("apply.read_ahead", "How many blocks are fetched and decoded ahead of time."),
+    (
+        "apply.rollback",
+        "What becomes of transactions whose block is taken back. \"follower\": forgotten. \"node\": unmined again, for a node \
+         that will mine them itself.",
+    ),
+    ("policy", "How long things are kept, in blocks."),
+    ("policy.retention", "Blocks a record is kept after it settled. 0 keeps every record for ever."),
+    ("policy.reorg_window", "How many blocks can be taken back. At most the retention."),
+    ("policy.coinbase_maturity", "Blocks before a coinbase's outputs may be spent."),
+    ("policy.reassignment_delay", "Blocks before a reassigned output may be spent."),
+    (
+        "policy.unmined_retention",
+        "Blocks after which an unmined transaction is old, and its parents are preserved.",
+    ),
+    ("policy.parent_preservation", "Blocks for which those parents are preserved."),
+    ("pruner", "When and how records are deleted that nobody needs any more."),
+    (
+        "pruner.enabled",
+        "Prune at all. `sapwood prune enable` and `disable` win over this, and are remembered.",
+    ),
+    (
+        "pruner.defensive",
+        "Read the children of each record before it goes, and keep it if they do not bear it out.",
+    ),
+    ("pruner.while_catching_up", "Prune while old blocks are being caught up on."),
+    ("pruner.chunk_records", "Records judged and deleted in one write."),
+    ("pruner.parallel_chunks", "Chunks under way at the same time while no block is being applied."),
+    ("pruner.job_timeout", "How long a job may take."),
+    ("pruner.progress_log", "How often a long job tells how far it is. 0s for never."),
+    (
+        "pruner.look_every",
+        "How often to look through everything that is due, whatever happened. 0s for never.",
+    ),
+    ("pruner.records_per_job", "Records a job looks at before it makes room for a newer request."),
+    ("pruner.time_per_job", "How long a job works before it makes room for a newer request."),
+    ("pruner.job_history", "Jobs that are remembered after they ended."),
+    (
+        "pruner.busy_share",
+        "The share of the time spent on pruning while blocks are being applied: above 0, at most 1.",
+    ),
+    ("bodies", "Where bodies of large transactions are kept."),
+    ("bodies.kind", "\"directory\" or \"s3\"."),
+    ("bodies.above_kib", "Bodies above this size are kept apart from their record."),
+    ("bodies.directory", "The directory. Empty: `bodies` in the data directory."),
+    ("bodies.endpoint", "The address of an S3 server that is not Amazon's."),
+    ("bodies.bucket", "The bucket."),
+    ("bodies.region", "The bucket's region."),
+    ("bodies.access_key_id", "The key's name. Empty: taken from where the S3 client finds it."),
+    ("bodies.secret_access_key", "The key. Better given by SAPWOOD_BODIES_SECRET_ACCESS_KEY than in a file."),
+    ("bodies.allow_http", "Speak to the server without TLS."),
+    ("store", "The embedded store. The defaults suit two cores and a few gigabytes."),
+    ("store.block_cache_mib", "Memory for data read from disk."),
+    ("store.record_cache_mib", "Memory for records touched lately."),
+    ("store.write_buffer_mib", "Memory of one write buffer. Larger means a longer replay after a crash."),
+    ("store.write_buffers", "How many write buffers may wait before writers have to."),
+    ("store.background_jobs", "Threads for flushing and compacting."),
+    ("store.max_open_files", "Files kept open at most; -1 for all."),
+    ("store.compression", "Compress what is on disk."),
+    (
+        "store.durability",
+        "What a write survives. \"process_crash\": kill -9; after a power failure the last second can be missing. \
+         \"power_loss\": that too, at a device sync a block. \"clean_stop_only\": no log at all, for bulk loading; after a crash \
+         many blocks are gone.",
+    ),
+    ("servers", "What the outside sees. Beyond loopback a token is needed, and TLS is wise."),
+    ("servers.grpc", "Serve gRPC."),
+    ("servers.grpc_address", "Where gRPC is served."),
+    ("servers.http", "Serve HTTP: the status page, REST, metrics and health."),
+    ("servers.http_address", "Where HTTP is served."),
+    (
+        "servers.read_token",
+        "Who reads must show this. Empty: reading on loopback is open. Better given by the environment.",
+    ),
+    ("servers.admin_token", "Who changes something must show this. Better given by the environment."),
+    ("servers.certificate", "A certificate in PEM, for TLS."),
+    ("servers.key", "Its key in PEM."),
+    ("servers.max_connections", "Connections at the same time, for each server."),
+    ("servers.requests_per_second", "Requests a second for each connection."),
+    ("servers.refresh", "How often figures are measured and the page asks for news."),
+    ("servers.ready_lag", "With more blocks to go than this the node is not ready."),
+    ("servers.disk_limit_gib", "Disk use above which there is an alert. 0 for none."),
+    ("log", "What is logged, to standard error."),
+    ("log.level", "error, warn, info, debug or trace; or by module, as in RUST_LOG, which wins."),
+];
+
+/// Settings whose values are not for other eyes.
+const SECRETS: &[&str] =
+    &["source.password", "bodies.secret_access_key", "servers.read_token", "servers.admin_token"];
+
+/// The configuration as a commented file. Secrets are left out.
+pub(crate) fn render(config: &Config) -> anyhow::Result<String> {
+    let table = Table::try_from(config)?;
+    let mut text = String::from(
+        "# Sapwood's configuration. Any setting can be overridden by the environment: SAPWOOD_POLICY_RETENTION=1000.\n",
+    );
+    for (key, meaning) in MEANINGS {
+        match key.split_once('.') {
+            None => text.push_str(&format!("\n{}[{key}]\n", comment(meaning))),
+            Some((section, name)) => {
+                let value =
+                    table.get(section).and_then(Value::as_table).and_then(|section| section.get(name));
+                let Some(value) = value else { continue };
+                text.push_str(&comment(meaning));
+                let is_set = value.as_str().is_some_and(|value| !value.is_empty());
+                if SECRETS.contains(key) && is_set {
+                    text.push_str(&format!("# {name} is set, and not shown\n"));
+                } else {
+                    text.push_str(&format!("{name} = {value}\n"));
+                }
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// A comment, in lines that are not too long.
+fn comment(text: &str) -> String {
+    const WIDTH: usize = 110;
+    let mut lines = String::new();
+    let mut line = String::from("#");
+    for word in text.split_whitespace() {
+        if line.len() + word.len() + 1 > WIDTH {
+            lines.push_str(&line);
+            lines.push('\n');
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    lines + &line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_documented_and_nothing_else_is() {
+        let table = Table::try_from(Config::default()).unwrap();
+        let mut keys = Vec::new();
+        for (section, settings) in &table {
+            keys.push(section.clone());
+            keys.extend(settings.as_table().unwrap().keys().map(|name| format!("{section}.{name}")));
+        }
+        let mut documented: Vec<String> = MEANINGS.iter().map(|(key, _)| key.to_string()).collect();
+        keys.sort();
+        documented.sort();
+        assert_eq!(keys, documented);
+    }
+}

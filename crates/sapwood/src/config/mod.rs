@@ -1,0 +1,148 @@
+//! The configuration: one TOML file, overridden by the environment, with every key documented.
+
+mod document;
+mod read;
+mod sections;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use sapwood_rules::Policy;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use document::render;
+pub(crate) use sections::*;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) data: Data,
+    pub(crate) chain: ChainSection,
+    pub(crate) source: Source,
+    pub(crate) apply: Apply,
+    pub(crate) policy: PolicySection,
+    pub(crate) pruner: PrunerSection,
+    pub(crate) bodies: BodiesSection,
+    pub(crate) store: StoreSection,
+    pub(crate) servers: Servers,
+    pub(crate) log: Log,
+}
+
+/// The file that is read if none is named.
+pub(crate) const DEFAULT_FILE: &str = "sapwood.toml";
+
+impl Config {
+    /// Reads the file, or `sapwood.toml` if there is one, and what the environment says.
+    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
+        let file = match named {
+            Some(file) => Some(file.to_owned()),
+            None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
+        };
+        let text = match &file {
+            Some(file) => {
+                std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
+            }
+            None => String::new(),
+        };
+        let name = file.map_or_else(|| "the environment".into(), |file| file.display().to_string());
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        read::read(&text, environment).with_context(|| name)
+    }
+
+    /// Refuses what is unsafe or cannot work, with the reason.
+    pub(crate) fn validate(&self) -> anyhow::Result<()> {
+        self.pruner.options(self.policy()?).validate().context("pruner")?;
+        self.servers.options()?;
+        if self.bodies.kind == BodiesKind::S3 && self.bodies.bucket.is_empty() {
+            bail!("bodies.bucket is empty: name the bucket bodies of large transactions are kept in");
+        }
+        match self.source.kind {
+            SourceKind::Blocks if self.source.blocks.is_empty() => {
+                bail!(
+                    "source.blocks is empty: name block files, or directories of them such as a node's `blocks`"
+                )
+            }
+            SourceKind::Node if self.source.node_url.is_empty() => {
+                bail!("source.node_url is empty: give the node's address, such as http://127.0.0.1:8332")
+            }
+            _ => {}
+        }
+        if self.apply.queue == 0 {
+            bail!("apply.queue is 0: no block could ever be queued. The default is 1024");
+        }
+        Ok(())
+    }
+
+    /// How long things are kept.
+    pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
+        let policy = Policy::from(&self.policy);
+        policy.validate().context("policy")?;
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> anyhow::Result<Config> {
+        read::read(text, std::iter::empty())
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_as_what_it_was() {
+        let config = Config::default();
+        assert_eq!(read(&render(&config).unwrap()).unwrap(), config);
+        let changed = Config {
+            policy: PolicySection { retention: 1000, ..PolicySection::default() },
+            source: Source { password: "secret".into(), ..Source::default() },
+            ..Config::default()
+        };
+        let printed = render(&changed).unwrap();
+        assert!(printed.contains("retention = 1000") && !printed.contains("secret"), "{printed}");
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_the_nearest_match() {
+        let error = |text: &str| format!("{:#}", read(text).unwrap_err());
+        assert!(error("[policy]\nretenton = 5").contains("did you mean policy.retention?"));
+        assert!(error("[polcy]\nretention = 5").contains("did you mean policy?"));
+        assert!(error("retention = 5").contains("did you mean policy.retention?"));
+        assert!(error("[policy]\nretention = \"many\"").contains("retention"));
+        assert!(error("[policy\n").contains("line 1"), "{}", error("[policy\n"));
+    }
+
+    #[test]
+    fn the_environment_wins_and_is_checked_like_the_file() {
+        let with = |name: &str, value: &str| {
+            read::read("[policy]\nretention = 5", [(name.to_owned(), value.to_owned())].into_iter())
+        };
+        assert_eq!(with("SAPWOOD_POLICY_RETENTION", "700").unwrap().policy.retention, 700);
+        assert_eq!(with("SAPWOOD_SOURCE_NODE_URL", "http://x").unwrap().source.node_url, "http://x");
+        let blocks = with("SAPWOOD_SOURCE_BLOCKS", "[\"a\", \"b\"]").unwrap().source.blocks;
+        assert_eq!(blocks, [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(
+            with("SAPWOOD_TEST_DATA", "x").unwrap().policy.retention,
+            5,
+            "others' variables are not ours"
+        );
+        let error = format!("{:#}", with("SAPWOOD_POLICY_RETENTON", "7").unwrap_err());
+        assert!(error.contains("SAPWOOD_POLICY_RETENTON") && error.contains("policy.retention"), "{error}");
+    }
+
+    #[test]
+    fn unsafe_values_are_refused_with_the_reason() {
+        let mut config = Config::default();
+        config.source.blocks = vec!["blocks".into()];
+        config.validate().unwrap();
+        config.policy.retention = 100;
+        let error = format!("{:#}", config.validate().unwrap_err());
+        assert!(error.contains("less than the reorg window of 288"), "{error}");
+        let node =
+            Config { source: Source { kind: SourceKind::Node, ..Source::default() }, ..Config::default() };
+        assert!(node.validate().unwrap_err().to_string().contains("source.node_url"));
+        assert!(Config::default().validate().unwrap_err().to_string().contains("source.blocks"));
+    }
+}

@@ -1,0 +1,147 @@
+//! Addresses in the notation of their chain.
+
+use std::{fmt, str::FromStr};
+
+use bitcoin::{Address, Network, Script, address::NetworkUnchecked};
+use bytes::Bytes;
+
+/// What stands before a locking script in hexadecimal digits, for outputs that no address describes.
+pub const SCRIPT_PREFIX: &str = "script:";
+
+/// Which chain it is, as far as notation goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainKind {
+    /// A network of Bitcoin: base58 and bech32 addresses.
+    Bitcoin(Network),
+    /// A chain whose addresses are written as hexadecimal digits.
+    Other(String),
+}
+
+impl fmt::Display for ChainKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChainKind::Bitcoin(network) => write!(f, "bitcoin {}", network.to_core_arg()),
+            ChainKind::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Why a text is not an address of this chain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It cannot be read.
+    #[error(
+        "{text:?} is not an address of {chain}: {cause}. A locking script can be given as {SCRIPT_PREFIX} and its bytes in \
+         hexadecimal digits"
+    )]
+    Unreadable {
+        /// The text.
+        text: String,
+        /// The chain.
+        chain: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// It belongs to another network.
+    #[error("{text:?} is an address of another network: this is {chain}")]
+    OtherNetwork {
+        /// The text.
+        text: String,
+        /// The chain.
+        chain: String,
+    },
+}
+
+impl ChainKind {
+    /// The locking script or address bytes that a text stands for.
+    pub fn parse(&self, text: &str) -> Result<Bytes, AddressError> {
+        let unreadable =
+            |cause: String| AddressError::Unreadable { text: shorten(text), chain: self.to_string(), cause };
+        if let Some(digits) = text.strip_prefix(SCRIPT_PREFIX) {
+            return bytes_of_hex(digits).map_err(unreadable);
+        }
+        match self {
+            ChainKind::Other(_) => bytes_of_hex(text).map_err(unreadable),
+            ChainKind::Bitcoin(network) => {
+                let address = Address::<NetworkUnchecked>::from_str(text)
+                    .map_err(|error| unreadable(error.to_string()))?;
+                let address = address.require_network(*network).map_err(|_| AddressError::OtherNetwork {
+                    text: shorten(text),
+                    chain: self.to_string(),
+                })?;
+                Ok(Bytes::from(address.script_pubkey().into_bytes()))
+            }
+        }
+    }
+
+    /// The address that a locking script or address bytes stand for. Nothing if the chain has no address for it.
+    pub fn address_of(&self, script: &[u8]) -> Option<String> {
+        match self {
+            ChainKind::Other(_) => Some(hex(script)),
+            ChainKind::Bitcoin(network) => Address::from_script(Script::from_bytes(script), network)
+                .ok()
+                .map(|address| address.to_string()),
+        }
+    }
+}
+
+/// Enough of a text to recognise it in a message.
+fn shorten(text: &str) -> String {
+    const LONGEST: usize = 100;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use bitcoin::hex::DisplayHex;
+    bytes.to_lower_hex_string()
+}
+
+/// Hexadecimal digits as bytes, or what is wrong with them.
+pub fn bytes_of_hex(text: &str) -> Result<Bytes, String> {
+    use bitcoin::hex::FromHex;
+    Vec::<u8>::from_hex(text).map(Bytes::from).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitcoin_addresses_are_read_and_written_in_their_own_notation() {
+        let main = ChainKind::Bitcoin(Network::Bitcoin);
+        for address in [
+            "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+            "3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy",
+            "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq",
+        ] {
+            let script = main.parse(address).unwrap();
+            assert_eq!(main.address_of(&script).as_deref(), Some(address));
+            let by_script = format!("{SCRIPT_PREFIX}{}", hex(&script));
+            assert_eq!(main.parse(&by_script), Ok(script));
+        }
+        assert_eq!(main.address_of(b"no address for this"), None);
+    }
+
+    #[test]
+    fn an_address_of_another_network_is_told_apart_from_nonsense() {
+        let regtest = ChainKind::Bitcoin(Network::Regtest);
+        let other = regtest.parse("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa");
+        assert!(matches!(other, Err(AddressError::OtherNetwork { .. })), "{other:?}");
+        let nonsense = regtest.parse(&"ä".repeat(500));
+        assert!(
+            matches!(&nonsense, Err(AddressError::Unreadable { text, .. }) if text.chars().count() == 101)
+        );
+    }
+
+    #[test]
+    fn other_chains_use_hexadecimal_digits() {
+        let chain = ChainKind::Other("synthetic".into());
+        assert_eq!(chain.parse("00ff"), Ok(Bytes::from_static(&[0, 255])));
+        assert_eq!(chain.address_of(&[0, 255]).as_deref(), Some("00ff"));
+        assert!(chain.parse("0").is_err() && chain.parse("zz").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! HTTP: REST, metrics, health and the status page.
+//!
+//! - [`router`] puts it together. [`problem`]: errors. `extract`: what comes in. [`views`]: what goes out.
+//! - `state`: status, history, engine, health, metrics. `reads`: what is stored. `prune`: the pruner and holds.
+//!   `events`: what happens, as it happens. `page`: the files of the pages. [`openapi`]: the description of all of it.
+//!
+//! Who may read and who may change something is decided by [`Access`]: everything that changes something takes an `Admin` out of the
+//! request, everything else under `/api/v1` and `/metrics` passes a check for reading. The pages themselves have no figures in them and
+//! are open, so that they can ask for a token.
+
+mod events;
+mod extract;
+pub mod openapi;
+mod page;
+pub mod problem;
+mod prune;
+mod reads;
+mod state;
+pub mod views;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderValue, Method, Uri, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+pub use problem::Problem;
+use sapwood_chain::Stop;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::{Access, Need, Node, address::ChainKind};
+
+/// How HTTP is served.
+pub struct HttpOptions {
+    /// Who may do what.
+    pub access: Access,
+    /// How often the page asks for news.
+    pub refresh: Duration,
+    /// Bytes a request's body may have. Nothing here needs more than a few hundred.
+    pub most_body_bytes: usize,
+    /// Event streams that may be open at the same time.
+    pub most_streams: usize,
+    /// Ends event streams, which would otherwise never end, when it is asked.
+    pub stop: Option<Stop>,
+}
+
+impl HttpOptions {
+    /// The usual options with these rules of access.
+    pub fn new(access: Access) -> Self {
+        Self {
+            access,
+            refresh: Duration::from_secs(1),
+            most_body_bytes: 16 << 10,
+            most_streams: 64,
+            stop: None,
+        }
+    }
+}
+
+/// What handlers work with.
+#[derive(Clone)]
+pub(crate) struct Service {
+    node: Node,
+    access: Arc<Access>,
+    refresh: Duration,
+    planning: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    stop: Option<Stop>,
+    started: Instant,
+}
+
+impl Service {
+    fn kind(&self) -> &ChainKind {
+        &self.node.parts().kind
+    }
+
+    /// How long nothing has been measured, if that is too long.
+    async fn stale_for(&self) -> Option<Duration> {
+        const TOO_LONG: Duration = Duration::from_secs(60);
+        let measured = UNIX_EPOCH + Duration::from_millis(self.node.status().await.at_ms);
+        SystemTime::now().duration_since(measured).ok().filter(|age| *age > TOO_LONG)
+    }
+}
+
+/// Everything that is served over HTTP.
+pub fn router(node: Node, options: HttpOptions) -> Router {
+    let service = Service {
+        node,
+        access: Arc::new(options.access),
+        refresh: options.refresh,
+        planning: Arc::new(Semaphore::new(1)),
+        streams: Arc::new(Semaphore::new(options.most_streams)),
+        stop: options.stop,
+        started: Instant::now(),
+    };
+    let api = Router::new()
+        .route("/api/v1/status", get(state::status))
+        .route("/api/v1/status/engine", get(state::engine))
+        .route("/api/v1/history", get(state::history))
+        .route("/api/v1/access", get(state::access))
+        .route("/api/v1/utxos/{tx}/{index}", get(reads::utxo))
+        .route("/api/v1/addresses/{address}/utxos", get(reads::address))
+        .route("/api/v1/credentials/{credential}/utxos", get(reads::credential))
+        .route("/api/v1/txs/{tx}", get(reads::tx))
+        .route("/api/v1/txs/{tx}/explain", get(reads::explain))
+        .route("/api/v1/prune", get(prune::status).post(prune::prune_now))
+        .route("/api/v1/prune/plan", get(prune::plan))
+        .route("/api/v1/prune/jobs", get(prune::jobs))
+        .route("/api/v1/prune/jobs/{id}", get(prune::job))
+        .route("/api/v1/prune/enabled", get(prune::enabled).put(prune::set_enabled))
+        .route("/api/v1/policy", get(prune::policy).put(prune::set_policy))
+        .route("/api/v1/holds", get(prune::holds))
+        .route("/api/v1/holds/{*name}", get(prune::hold).put(prune::set_hold).delete(prune::release_hold))
+        .route("/api/v1/events", get(events::events))
+        .route("/metrics", get(state::metrics))
+        .route_layer(middleware::from_fn_with_state(service.clone(), may_read));
+    let mut open = Router::new()
+        .route("/health/live", get(state::live))
+        .route("/health/ready", get(state::ready))
+        .route("/api/v1/openapi.json", get(openapi::serve));
+    for path in page::paths() {
+        open = open.route(path, get(page::file));
+    }
+    api.merge(open)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(options.most_body_bytes))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(headers))
+        .with_state(service)
+}
+
+async fn may_read(State(service): State<Service>, request: Request, next: Next) -> Response {
+    match service.access.check(request.headers(), Need::Read) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => Problem::from(refusal).into_response(),
+    }
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    Problem::no_such_path(format!("there is nothing at {}; /api lists what there is", uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    Problem::method_not_allowed(format!(
+        "{} does not do {method}; the header `allow` says what it does",
+        uri.path()
+    ))
+}
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = text.unwrap_or("unknown"), "a request ended abnormally");
+    Problem::internal("the request ended abnormally: the log says more").into_response()
+}
+
+/// What every answer carries: what a browser may do with it, and that it is not to be kept unless said otherwise.
+async fn headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, page::POLICY);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,57 @@
+//! The description of the API.
+
+use axum::Json;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+};
+
+use super::{events, prune, reads, state};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Sapwood",
+        description = "A pruning UTXO store. Bytes are hexadecimal digits, heights are numbers, amounts are decimal texts in the \
+                       chain's smallest unit, times are seconds or milliseconds since 1970 as their names say. Errors are problem details \
+                       (RFC 9457). What changes something needs the admin token: `authorization: Bearer TOKEN`.",
+        license(name = "MIT OR Apache-2.0"),
+    ),
+    paths(
+        state::status, state::engine, state::history, state::access, state::metrics, state::live, state::ready,
+        reads::utxo, reads::address, reads::credential, reads::tx, reads::explain,
+        prune::status, prune::prune_now, prune::plan, prune::jobs, prune::job, prune::enabled, prune::set_enabled,
+        prune::policy, prune::set_policy,
+        prune::holds, prune::hold, prune::set_hold, prune::release_hold,
+        events::events,
+    ),
+    modifiers(&Tokens),
+    tags(
+        (name = "Status", description = "How the node is doing"),
+        (name = "Read", description = "What is stored"),
+        (name = "Prune", description = "What the pruner does"),
+        (name = "Holds", description = "Who still needs the past"),
+        (name = "Health", description = "For whoever restarts or routes"),
+    )
+)]
+struct Api;
+
+struct Tokens;
+
+impl Modify for Tokens {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let components = openapi.components.get_or_insert_default();
+        for name in ["read", "admin"] {
+            components.add_security_scheme(name, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        }
+    }
+}
+
+/// The OpenAPI document.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Api::openapi()
+}
+
+pub(crate) async fn serve() -> Json<utoipa::openapi::OpenApi> {
+    Json(document())
+}

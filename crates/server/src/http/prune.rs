@@ -1,0 +1,315 @@
+//! The pruner: what it does, what it would do, and telling it what to do.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State, http::StatusCode};
+use sapwood_pruner::JobId;
+use sapwood_rules::{Hold, Policy};
+use sapwood_types::Height;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Problem, Service,
+    extract::{self, Admin, Body, MaybeBody, Path, Query},
+    problem::{AdminProblems, ReadProblems},
+};
+use crate::status::{HoldReport, JobReport, PolicyReport, PruneReport};
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// How the pruner is doing
+#[utoipa::path(get, path = "/api/v1/prune", tag = "Prune", responses((status = 200, body = PruneReport), ReadProblems))]
+pub(crate) async fn status(State(service): State<Service>) -> Json<PruneReport> {
+    Json(service.node.status().await.prune.clone())
+}
+
+/// What to prune.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PruneRequest {
+    /// Prune as if the chain were at this height. Without it, at the height of the chain.
+    #[schema(minimum = 1)]
+    height: Option<u32>,
+}
+
+/// Prune now
+///
+/// Asks for a job that looks through everything that is due. A job for the same or a greater height that has not begun yet does for
+/// this one too.
+#[utoipa::path(
+    post, path = "/api/v1/prune", tag = "Prune", security(("admin" = [])),
+    request_body(content = Option<PruneRequest>),
+    responses((status = 202, body = JobReport), ReadProblems, AdminProblems)
+)]
+pub(crate) async fn prune_now(
+    State(service): State<Service>,
+    _admin: Admin,
+    MaybeBody(request): MaybeBody<PruneRequest>,
+) -> Result<(StatusCode, Json<JobReport>), Problem> {
+    let pruner = service.node.pruner();
+    let id = pruner.prune_now(request.height.map(Height))?;
+    tracing::info!(job = %id, "pruning was asked for over HTTP");
+    let job = pruner.job(id).ok_or_else(|| Problem::internal(format!("job {id} is not remembered")))?;
+    Ok((StatusCode::ACCEPTED, Json(JobReport::new(&job))))
+}
+
+/// What to plan for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PlanParams {
+    /// Plan as if the chain were at this height.
+    #[param(minimum = 1)]
+    height: Option<u32>,
+    /// Look at no more due records than this.
+    #[param(minimum = 1, maximum = 1000000, default = 100000)]
+    count: Option<u64>,
+}
+
+/// What a job would do now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PlanReport {
+    /// The height it would work at. Nothing before the first block.
+    height: Option<u32>,
+    /// Up to which height deletion is safe. Nothing: nothing may go.
+    safe_height: Option<u32>,
+    /// The hold that decides it.
+    decided_by: Option<String>,
+    /// Why a job would not delete anything now, if so.
+    blocked: Option<String>,
+    /// Due records looked at.
+    looked_at: u64,
+    /// Records it would delete.
+    records: u64,
+    /// Bytes of those records.
+    bytes: u64,
+    /// External bodies it would delete.
+    bodies: u64,
+    /// Records that are due by age and would be kept, by reason.
+    kept: BTreeMap<String, u64>,
+    /// Whether everything was looked at.
+    complete: bool,
+}
+
+/// What would a job delete now?
+///
+/// Deletes nothing.
+#[utoipa::path(
+    get, path = "/api/v1/prune/plan", tag = "Prune", params(PlanParams),
+    responses((status = 200, body = PlanReport), ReadProblems)
+)]
+pub(crate) async fn plan(
+    State(service): State<Service>,
+    Query(query): Query<PlanParams>,
+) -> Answer<PlanReport> {
+    const USUAL: u64 = 100_000;
+    const MOST: u64 = 1_000_000;
+    let count = extract::count(query.count, USUAL, MOST)?;
+    let height = query.height.map(Height);
+    if height == Some(Height::GENESIS) {
+        return Err(Problem::not_allowed_value("height: it is 0; give at least 1, or none"));
+    }
+    // One at a time: it reads as much as a job does.
+    let turn = service.planning.try_acquire();
+    let _turn =
+        turn.map_err(|_| Problem::unavailable("another plan is being made: ask again when it is done"))?;
+    let plan = service.node.pruner().plan(height, count).await?;
+    Ok(Json(PlanReport {
+        height: plan.height.map(|height| height.0),
+        safe_height: plan.safe_height.map(|height| height.0),
+        decided_by: plan.decided_by,
+        blocked: plan.blocked.map(|reason| reason.to_string()),
+        looked_at: plan.looked_at,
+        records: plan.records,
+        bytes: plan.bytes,
+        bodies: plan.bodies,
+        kept: plan.kept,
+        complete: plan.complete,
+    }))
+}
+
+/// How many jobs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobsParams {
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    count: Option<u64>,
+}
+
+/// The newest jobs, the newest first
+#[utoipa::path(
+    get, path = "/api/v1/prune/jobs", tag = "Prune", params(JobsParams),
+    responses((status = 200, body = Vec<JobReport>), ReadProblems)
+)]
+pub(crate) async fn jobs(
+    State(service): State<Service>,
+    Query(query): Query<JobsParams>,
+) -> Answer<Vec<JobReport>> {
+    let count = extract::count(query.count, 100, 1000)? as usize;
+    Ok(Json(service.node.pruner().jobs(count).iter().map(JobReport::new).collect()))
+}
+
+/// One job
+#[utoipa::path(
+    get, path = "/api/v1/prune/jobs/{id}", tag = "Prune",
+    params(("id" = u64, Path, description = "Its number")),
+    responses(
+        (status = 200, body = JobReport),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> Answer<JobReport> {
+    let job = service.node.pruner().job(JobId(id));
+    let job = job.ok_or_else(|| Problem::not_found(format!("job {id} is not remembered")))?;
+    Ok(Json(JobReport::new(&job)))
+}
+
+/// Whether pruning is enabled.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Enabled {
+    /// Whether it is.
+    enabled: bool,
+}
+
+/// Is pruning enabled?
+#[utoipa::path(get, path = "/api/v1/prune/enabled", tag = "Prune", responses((status = 200, body = Enabled), ReadProblems))]
+pub(crate) async fn enabled(State(service): State<Service>) -> Json<Enabled> {
+    Json(Enabled { enabled: service.node.pruner().is_enabled() })
+}
+
+/// Enable or disable pruning
+///
+/// It stays so after a restart. A job under way stops at the next chunk.
+#[utoipa::path(
+    put, path = "/api/v1/prune/enabled", tag = "Prune", security(("admin" = [])), request_body = Enabled,
+    responses((status = 200, body = Enabled), ReadProblems, AdminProblems)
+)]
+pub(crate) async fn set_enabled(
+    State(service): State<Service>,
+    _admin: Admin,
+    Body(wanted): Body<Enabled>,
+) -> Answer<Enabled> {
+    let pruner = service.node.pruner();
+    if wanted.enabled {
+        pruner.enable().await?
+    } else {
+        pruner.disable().await?
+    }
+    tracing::info!(enabled = wanted.enabled, "pruning was enabled or disabled over HTTP");
+    service.node.sample().await;
+    Ok(Json(Enabled { enabled: pruner.is_enabled() }))
+}
+
+/// How long things are kept
+#[utoipa::path(get, path = "/api/v1/policy", tag = "Prune", responses((status = 200, body = PolicyReport), ReadProblems))]
+pub(crate) async fn policy(State(service): State<Service>) -> Json<PolicyReport> {
+    Json(service.node.pruner().policy().into())
+}
+
+/// Change how long things are kept
+///
+/// All of it at once. What is unsafe is refused with the reason.
+#[utoipa::path(
+    put, path = "/api/v1/policy", tag = "Prune", security(("admin" = [])), request_body = PolicyReport,
+    responses((status = 200, body = PolicyReport), ReadProblems, AdminProblems)
+)]
+pub(crate) async fn set_policy(
+    State(service): State<Service>,
+    _admin: Admin,
+    Body(wanted): Body<PolicyReport>,
+) -> Answer<PolicyReport> {
+    let policy: Policy = wanted.into();
+    service.node.pruner().set_policy(policy).await?;
+    tracing::info!(?policy, "the policy was changed over HTTP");
+    service.node.sample().await;
+    Ok(Json(service.node.pruner().policy().into()))
+}
+
+/// Every hold and what it does
+#[utoipa::path(get, path = "/api/v1/holds", tag = "Holds", responses((status = 200, body = Vec<HoldReport>), ReadProblems))]
+pub(crate) async fn holds(State(service): State<Service>) -> Answer<Vec<HoldReport>> {
+    Ok(Json(service.node.pruner().list_holds().await?.iter().map(HoldReport::new).collect()))
+}
+
+/// A hold to set.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HoldRequest {
+    /// Who holds it.
+    owner: String,
+    /// The first height the owner still needs. Nothing: everything.
+    keep_from: Option<u32>,
+    /// When it ends by itself, in seconds since 1970.
+    expires: Option<u64>,
+    /// Why.
+    reason: String,
+}
+
+async fn hold_named(service: &Service, name: &str) -> Answer<HoldReport> {
+    let holds = service.node.pruner().list_holds().await?;
+    let hold = holds.iter().find(|hold| hold.name == name);
+    let hold = hold.ok_or_else(|| Problem::not_found(format!("there is no hold {name}")))?;
+    Ok(Json(HoldReport::new(hold)))
+}
+
+/// One hold
+#[utoipa::path(
+    get, path = "/api/v1/holds/{name}", tag = "Holds", params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, body = HoldReport),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "No such hold"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String>) -> Answer<HoldReport> {
+    hold_named(&service, &name).await
+}
+
+/// Set a hold, in the place of one of the same name
+///
+/// It is in force and written down when this returns.
+#[utoipa::path(
+    put, path = "/api/v1/holds/{name}", tag = "Holds", security(("admin" = [])),
+    params(("name" = String, Path, description = "Its name: a to z, 0 to 9, and - _ . /")),
+    request_body = HoldRequest,
+    responses((status = 200, body = HoldReport), ReadProblems, AdminProblems)
+)]
+pub(crate) async fn set_hold(
+    State(service): State<Service>,
+    Path(name): Path<String>,
+    _admin: Admin,
+    Body(wanted): Body<HoldRequest>,
+) -> Answer<HoldReport> {
+    let HoldRequest { owner, keep_from, expires, reason } = wanted;
+    let hold = Hold { name: name.clone(), owner, keep_from: keep_from.map(Height), expires, reason };
+    service.node.pruner().holds().set(hold).await?;
+    tracing::info!(name, "a hold was set over HTTP");
+    service.node.sample().await;
+    hold_named(&service, &name).await
+}
+
+/// Release a hold
+#[utoipa::path(
+    delete, path = "/api/v1/holds/{name}", tag = "Holds", security(("admin" = [])),
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 204, description = "It is released"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "No such hold"),
+        ReadProblems, AdminProblems,
+    )
+)]
+pub(crate) async fn release_hold(
+    State(service): State<Service>,
+    Path(name): Path<String>,
+    _admin: Admin,
+) -> Result<StatusCode, Problem> {
+    service.node.pruner().holds().release(&name).await?;
+    tracing::info!(name, "a hold was released over HTTP");
+    service.node.sample().await;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,327 @@
+//! What is stored: outputs, addresses, transactions.
+
+use axum::{Json, extract::State};
+use sapwood_rules::SpendStatus;
+use sapwood_store::{AddressKind, AddressQuery, Order};
+use sapwood_types::{AddressHash, Height, OutPoint, Slot, TxId};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Problem, Service,
+    extract::{self, Path, Query},
+    problem::ReadProblems,
+    views::{TxView, UtxoPage, UtxoView},
+};
+use crate::address::hex;
+
+/// How many outputs a page has unless asked otherwise.
+const USUAL_COUNT: u64 = 100;
+/// How many outputs a page has at most.
+const MOST_COUNT: u64 = 1000;
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// An output that the transaction in question is known to spend.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Spends {
+    /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
+    /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
+    spends: Option<String>,
+}
+
+/// The problem with a transaction that is not stored.
+///
+/// A slot names its spender only if that is stored, or was mined and pruned since: the store never deletes it otherwise. So a slot
+/// that names a transaction which is not there proves that it was pruned. Without such a slot nothing is known of it.
+pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) -> Result<Problem, Problem> {
+    let Some(spends) = spends else {
+        return Ok(Problem::not_found(format!(
+            "transaction {txid} is not stored: it was never seen, was forgotten, or was pruned. Whoever knows an output that it \
+             spends can ask with ?spends=TXID:INDEX"
+        )));
+    };
+    let outpoint = extract::outpoint(spends)?;
+    let parent = service.node.store().outputs(vec![outpoint]).await?.pop().flatten();
+    Ok(match parent.map(|parent| parent.slot) {
+        Some(Slot::Spent { spender, child_mined_at: Some(mined_at) }) if spender.child == txid => {
+            // It may have come between the two readings.
+            if service.node.store().get(txid).await?.is_some() {
+                return Ok(Problem::unavailable(format!(
+                    "transaction {txid} was stored just now: ask again"
+                )));
+            }
+            Problem::pruned(format!(
+                "transaction {txid} was mined at height {mined_at} and has been pruned since: output {outpoint}, which it \
+                 spent, remembers it"
+            ))
+        }
+        Some(_) => Problem::not_found(format!(
+            "transaction {txid} is not stored, and output {outpoint} does not remember it as its spender"
+        )),
+        None => Problem::not_found(format!(
+            "transaction {txid} is not stored, and neither is output {outpoint}, so it is not known whether it was pruned"
+        )),
+    })
+}
+
+/// One output
+///
+/// Spent or not, as long as its transaction is stored.
+#[utoipa::path(
+    get, path = "/api/v1/utxos/{tx}/{index}", tag = "Read",
+    params(
+        ("tx" = String, Path, description = "The id of its transaction", pattern = "^[0-9a-fA-F]{64}$"),
+        ("index" = u32, Path, description = "Its number"),
+        Spends,
+    ),
+    responses(
+        (status = 200, body = UtxoView),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn utxo(
+    State(service): State<Service>,
+    Path((tx, index)): Path<(String, String)>,
+    Query(query): Query<Spends>,
+) -> Answer<UtxoView> {
+    let outpoint = OutPoint::new(extract::txid(&tx)?, extract::index(&index)?);
+    let store = service.node.store();
+    if let Some(utxo) = store.outputs(vec![outpoint]).await?.pop().flatten() {
+        return Ok(Json(UtxoView::new(&utxo, service.kind())));
+    }
+    // The usual case is over; what remains may take its time.
+    if let Some(SpendStatus::Unspendable) = store.spend_status(vec![outpoint], Height::GENESIS).await?.pop() {
+        let detail = format!("output {outpoint} can never be spent, so nothing of it is kept but its place");
+        return Err(Problem::not_found(detail));
+    }
+    if let Some(record) = store.get(outpoint.txid).await? {
+        let detail = format!("transaction {tx} has {} outputs, counted from 0", record.head.output_count);
+        return Err(Problem::not_found(detail));
+    }
+    Err(absent(&service, outpoint.txid, query.spends.as_deref()).await?)
+}
+
+/// In which order a listing comes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OrderParam {
+    /// Oldest first.
+    #[default]
+    Asc,
+    /// Newest first.
+    Desc,
+}
+
+/// Which page of a listing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageParams {
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    count: Option<u64>,
+    /// By the height at which their records were made.
+    #[param(inline, default = "asc")]
+    order: Option<OrderParam>,
+    /// The `next` of the page before. It goes with the same order.
+    #[param(pattern = "^([0-9a-fA-F]{2}){1,256}$")]
+    after: Option<String>,
+}
+
+async fn page(
+    service: &Service,
+    kind: AddressKind,
+    hash: AddressHash,
+    query: PageParams,
+) -> Answer<UtxoPage> {
+    let kept = service.node.parts().address_index;
+    let (kept, name) = match kind {
+        AddressKind::Address => (kept.address, "address"),
+        AddressKind::Credential => (kept.credential, "credential"),
+    };
+    if !kept {
+        let detail = format!(
+            "this store keeps no index by {name}. It can be turned on in the configuration when a new store is made"
+        );
+        return Err(Problem::not_indexed(detail));
+    }
+    let limit = extract::count(query.count, USUAL_COUNT, MOST_COUNT)? as usize;
+    let after = extract::cursor(query.after.as_deref())?;
+    let order = match query.order.unwrap_or_default() {
+        OrderParam::Asc => Order::Ascending,
+        OrderParam::Desc => Order::Descending,
+    };
+    let page = service.node.store().by_address(AddressQuery { kind, hash, order, after, limit }).await?;
+    Ok(Json(UtxoPage {
+        items: page.items.iter().map(|utxo| UtxoView::new(utxo, service.kind())).collect(),
+        next: page.next.map(|cursor| hex(&cursor.0)),
+    }))
+}
+
+/// Unspent outputs of an address
+///
+/// In the chain's own notation (Bitcoin: base58 or bech32; other chains: hexadecimal digits), or `script:` and a locking script in
+/// hexadecimal digits.
+#[utoipa::path(
+    get, path = "/api/v1/addresses/{address}/utxos", tag = "Read",
+    params(("address" = String, Path, description = "The address"), PageParams),
+    responses(
+        (status = 200, body = UtxoPage),
+        (status = 501, body = Problem, content_type = "application/problem+json", description = "The store keeps no such index"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn address(
+    State(service): State<Service>,
+    Path(address): Path<String>,
+    Query(query): Query<PageParams>,
+) -> Answer<UtxoPage> {
+    let script =
+        service.kind().parse(&address).map_err(|error| Problem::bad_request(format!("address: {error}")))?;
+    page(&service, AddressKind::Address, AddressHash::of_script(&script), query).await
+}
+
+/// Unspent outputs of a payment credential
+#[utoipa::path(
+    get, path = "/api/v1/credentials/{credential}/utxos", tag = "Read",
+    params(
+        ("credential" = String, Path, description = "The credential: 28 bytes", pattern = "^[0-9a-fA-F]{56}$"),
+        PageParams,
+    ),
+    responses(
+        (status = 200, body = UtxoPage),
+        (status = 501, body = Problem, content_type = "application/problem+json", description = "The store keeps no such index"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn credential(
+    State(service): State<Service>,
+    Path(credential): Path<String>,
+    Query(query): Query<PageParams>,
+) -> Answer<UtxoPage> {
+    let hash = credential.parse().map_err(|error| Problem::bad_request(format!("credential: {error}")))?;
+    page(&service, AddressKind::Credential, hash, query).await
+}
+
+/// Which outputs of a transaction.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TxParams {
+    /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
+    /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
+    spends: Option<String>,
+    /// The number of the first output to show.
+    #[param(default = 0)]
+    from: Option<u32>,
+    /// How many outputs to show.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    count: Option<u64>,
+}
+
+/// One transaction
+#[utoipa::path(
+    get, path = "/api/v1/txs/{tx}", tag = "Read",
+    params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), TxParams),
+    responses(
+        (status = 200, body = TxView),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn tx(
+    State(service): State<Service>,
+    Path(tx): Path<String>,
+    Query(query): Query<TxParams>,
+) -> Answer<TxView> {
+    let txid = extract::txid(&tx)?;
+    let count = extract::count(query.count, MOST_COUNT, MOST_COUNT)? as usize;
+    match service.node.store().get(txid).await? {
+        Some(record) => Ok(Json(TxView::new(&record, query.from.unwrap_or(0), count, service.kind()))),
+        None => Err(absent(&service, txid, query.spends.as_deref()).await?),
+    }
+}
+
+/// One thing that could keep a record, and whether it does.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GuardView {
+    /// What it is about.
+    name: String,
+    /// What was asked.
+    question: String,
+    /// The answer, with its figures.
+    answer: String,
+    /// Whether this alone keeps the record.
+    keeps: bool,
+}
+
+/// Why a record is still there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExplanationView {
+    /// Which transaction.
+    tx: String,
+    /// Its state in words.
+    state: String,
+    /// Whether a job now would delete it.
+    may_go: bool,
+    /// The verdict in words.
+    verdict: String,
+    /// The short fixed name of what keeps it. Nothing if it may go.
+    reason: Option<String>,
+    /// Each guard, also those that let go.
+    guards: Vec<GuardView>,
+    /// The earliest height at which it could go if nothing changes but the height.
+    earliest: Option<u32>,
+    /// What has to happen first, if the height alone does not make it go.
+    needs: Option<String>,
+    /// Why no record at all is deleted now, if so.
+    blocked: Option<String>,
+}
+
+/// Why is this transaction still there?
+#[utoipa::path(
+    get, path = "/api/v1/txs/{tx}/explain", tag = "Read",
+    params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), Spends),
+    responses(
+        (status = 200, body = ExplanationView),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn explain(
+    State(service): State<Service>,
+    Path(tx): Path<String>,
+    Query(query): Query<Spends>,
+) -> Answer<ExplanationView> {
+    let txid = extract::txid(&tx)?;
+    let explanation = service.node.pruner().explain(txid).await?;
+    if !explanation.stored {
+        return Err(absent(&service, txid, query.spends.as_deref()).await?);
+    }
+    let guard = |guard: sapwood_pruner::Guard| GuardView {
+        name: guard.name.into(),
+        question: guard.question.into(),
+        answer: guard.answer,
+        keeps: guard.keeps,
+    };
+    Ok(Json(ExplanationView {
+        tx: txid.to_string(),
+        state: explanation.state,
+        may_go: explanation.may_go,
+        verdict: explanation.verdict,
+        reason: explanation.reason.map(str::to_owned),
+        guards: explanation.guards.into_iter().map(guard).collect(),
+        earliest: explanation.earliest.map(|height| height.0),
+        needs: explanation.needs,
+        blocked: explanation.blocked.map(|reason| reason.to_string()),
+    }))
+}

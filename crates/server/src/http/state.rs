@@ -1,0 +1,166 @@
+//! How the node is doing: status, history, engine, health, metrics.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Problem, Service, extract::Query, problem::ReadProblems};
+use crate::{
+    Need, Refusal,
+    status::{HistoryReport, Range, Readiness, StatusReport},
+};
+
+/// Everything that is known about the node
+///
+/// Measured once a second. The metrics and the page show the same figures.
+#[utoipa::path(get, path = "/api/v1/status", tag = "Status", responses((status = 200, body = StatusReport), ReadProblems))]
+pub(crate) async fn status(State(service): State<Service>) -> Response {
+    Json(&*service.node.status().await).into_response()
+}
+
+/// Which part of the engine.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EngineParams {
+    /// Only this column family.
+    cf: Option<String>,
+}
+
+/// What the engine tells about one part.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EngineView {
+    /// Which part (column family).
+    part: String,
+    /// Its figures by name.
+    figures: std::collections::BTreeMap<String, u64>,
+    /// The engine's own report, for people.
+    text: String,
+}
+
+/// What the storage engine tells
+///
+/// Asked anew with each request.
+#[utoipa::path(
+    get, path = "/api/v1/status/engine", tag = "Status", params(EngineParams),
+    responses((status = 200, body = Vec<EngineView>), ReadProblems)
+)]
+pub(crate) async fn engine(
+    State(service): State<Service>,
+    Query(query): Query<EngineParams>,
+) -> Result<Json<Vec<EngineView>>, Problem> {
+    let stats = service.node.store().engine_stats(query.cf).await?;
+    let view = |stats: sapwood_store::EngineStats| EngineView {
+        part: stats.part,
+        figures: stats.figures,
+        text: stats.text,
+    };
+    Ok(Json(stats.into_iter().map(view).collect()))
+}
+
+/// Which part of the history.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HistoryParams {
+    /// How far back.
+    #[param(inline, default = "minutes")]
+    range: Option<Range>,
+    /// Only what was measured after this moment, in milliseconds since 1970.
+    after_ms: Option<u64>,
+}
+
+/// What was measured over time
+#[utoipa::path(
+    get, path = "/api/v1/history", tag = "Status", params(HistoryParams),
+    responses((status = 200, body = HistoryReport), ReadProblems)
+)]
+pub(crate) async fn history(
+    State(service): State<Service>,
+    Query(query): Query<HistoryParams>,
+) -> Json<HistoryReport> {
+    let (range, after) = (query.range.unwrap_or_default(), query.after_ms.unwrap_or(0));
+    Json(service.node.history(|history| history.report(range, after)))
+}
+
+/// What whoever asks may do.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AccessView {
+    /// Read.
+    read: bool,
+    /// Change something.
+    admin: bool,
+}
+
+/// What may I do?
+///
+/// For programs that let people enter a token.
+#[utoipa::path(get, path = "/api/v1/access", tag = "Status", responses(
+    (status = 200, body = AccessView),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "There is no admin token"),
+    ReadProblems,
+))]
+pub(crate) async fn access(
+    State(service): State<Service>,
+    headers: HeaderMap,
+) -> Result<Json<AccessView>, Problem> {
+    // To ask without a token is no attempt to get in.
+    let offered = headers.contains_key(header::AUTHORIZATION);
+    if !offered {
+        return Ok(Json(AccessView { read: true, admin: false }));
+    }
+    match service.access.check(&headers, Need::Admin) {
+        Ok(()) => Ok(Json(AccessView { read: true, admin: true })),
+        Err(Refusal::NotAdmin) => Ok(Json(AccessView { read: true, admin: false })),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The process is alive.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Live {
+    /// Always true.
+    live: bool,
+    /// How long it has been running.
+    uptime_seconds: f64,
+}
+
+/// Is the process alive?
+#[utoipa::path(get, path = "/health/live", tag = "Health", responses((status = 200, body = Live)))]
+pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
+    Json(Live { live: true, uptime_seconds: service.started.elapsed().as_secs_f64() })
+}
+
+/// Is the node ready to be used?
+///
+/// It is reconciled with its source, can write, and is not too far behind.
+#[utoipa::path(
+    get, path = "/health/ready", tag = "Health",
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "Not ready, and why"))
+)]
+pub(crate) async fn ready(State(service): State<Service>) -> Response {
+    let mut ready = service.node.status().await.ready.clone();
+    if let Some(age) = service.stale_for().await {
+        ready.ready = false;
+        ready.reasons.push(format!("nothing has been measured for {} s", age.as_secs()));
+    }
+    let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(ready)).into_response()
+}
+
+/// The figures of the status for Prometheus, in the OpenMetrics text format
+#[utoipa::path(
+    get, path = "/metrics", tag = "Status",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text"), ReadProblems)
+)]
+pub(crate) async fn metrics(State(service): State<Service>) -> Response {
+    const TYPE: HeaderValue =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    let text = service.node.metrics_text().await;
+    ([(header::CONTENT_TYPE, TYPE)], text.to_string()).into_response()
+}

@@ -1,0 +1,249 @@
+//! Stored things as JSON. Bytes are hexadecimal digits; amounts are texts, because not every reader of JSON keeps 64 bits.
+
+use sapwood_store::Utxo;
+use sapwood_types::{Input, MinedIn, OutPoint, Output, Slot, TxRecord};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::address::{ChainKind, hex};
+
+/// The state of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputState {
+    /// Nothing spends it.
+    Unspent,
+    /// It may not be spent until it is unfrozen or reassigned.
+    Frozen,
+    /// It can never be spent, and only its place is kept.
+    Unspendable,
+    /// It is spent.
+    Spent,
+}
+
+/// Who spends an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SpentBy {
+    /// The spending transaction. Nothing once it lies so deep that nobody needs to know.
+    pub tx: Option<String>,
+    /// Which of its inputs.
+    pub input: Option<u32>,
+    /// The height at which it was mined. Nothing if it is not.
+    pub mined_at: Option<u32>,
+}
+
+/// The state of an output and who spends it.
+fn state_of(slot: &Slot) -> (OutputState, Option<SpentBy>) {
+    match slot {
+        Slot::Unspent => (OutputState::Unspent, None),
+        Slot::Frozen => (OutputState::Frozen, None),
+        Slot::Unspendable => (OutputState::Unspendable, None),
+        Slot::Spent { .. } | Slot::Settled { .. } => {
+            let spender = slot.spender();
+            let spent_by = SpentBy {
+                tx: spender.map(|spender| spender.child.to_string()),
+                input: spender.map(|spender| spender.vin),
+                mined_at: slot.child_mined_at().map(|height| height.0),
+            };
+            (OutputState::Spent, Some(spent_by))
+        }
+    }
+}
+
+/// An output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct OutputView {
+    /// The id of its transaction.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub tx: String,
+    /// Its number.
+    pub index: u32,
+    /// Its state.
+    pub state: OutputState,
+    /// Who spends it, if it is spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent_by: Option<SpentBy>,
+    /// Its amount in the chain's smallest unit, as a decimal text.
+    pub value: Option<String>,
+    /// Its address in the chain's own notation. Nothing if there is none for its script.
+    pub address: Option<String>,
+    /// Its locking script or address bytes.
+    pub script: Option<String>,
+    /// Its payment credential, for chains that have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// Whatever else the chain attaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
+}
+
+impl OutputView {
+    fn new(outpoint: OutPoint, slot: &Slot, output: Option<&Output>, kind: &ChainKind) -> Self {
+        let (state, spent_by) = state_of(slot);
+        Self {
+            tx: outpoint.txid.to_string(),
+            index: outpoint.vout,
+            state,
+            spent_by,
+            value: output.map(|output| output.value.to_string()),
+            address: output.and_then(|output| kind.address_of(&output.script)),
+            script: output.map(|output| hex(&output.script)),
+            credential: output.and_then(|output| output.credential).map(|credential| credential.to_string()),
+            extra: output
+                .map(|output| &output.extra)
+                .filter(|extra| !extra.is_empty())
+                .map(|extra| hex(extra)),
+        }
+    }
+}
+
+/// An output with what its transaction says about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct UtxoView {
+    /// The output.
+    #[serde(flatten)]
+    pub output: OutputView,
+    /// The height at which its record was made.
+    pub created_height: u32,
+    /// The height at which its transaction was mined. Nothing if it is not.
+    pub mined_at: Option<u32>,
+    /// Whether it comes from a coinbase.
+    pub coinbase: bool,
+}
+
+impl UtxoView {
+    pub(crate) fn new(utxo: &Utxo, kind: &ChainKind) -> Self {
+        Self {
+            output: OutputView::new(utxo.outpoint, &utxo.slot, Some(&utxo.output), kind),
+            created_height: utxo.created_height.0,
+            mined_at: utxo.mined_at.map(|height| height.0),
+            coinbase: utxo.coinbase,
+        }
+    }
+}
+
+/// A page of outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct UtxoPage {
+    /// The outputs.
+    pub items: Vec<UtxoView>,
+    /// Give it as `after` to get the next page. Nothing at the end. It stays good while the store changes.
+    pub next: Option<String>,
+}
+
+/// An input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct InputView {
+    /// The transaction whose output it spends.
+    pub tx: String,
+    /// The number of that output.
+    pub index: u32,
+    /// The amount, if it is known here.
+    pub value: Option<String>,
+    /// The address, if it is known here.
+    pub address: Option<String>,
+}
+
+impl InputView {
+    fn new(input: &Input, kind: &ChainKind) -> Self {
+        let previous = input.previous.as_ref();
+        Self {
+            tx: input.outpoint.txid.to_string(),
+            index: input.outpoint.vout,
+            value: previous.map(|previous| previous.value.to_string()),
+            address: previous.and_then(|previous| kind.address_of(&previous.script)),
+        }
+    }
+}
+
+/// A block that a transaction is mined in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MinedInView {
+    /// The block's number in this store.
+    pub block_id: u32,
+    /// The block's height.
+    pub height: u32,
+    /// Whether it is on the longest chain.
+    pub on_longest_chain: bool,
+}
+
+impl MinedInView {
+    fn new(mined: &MinedIn) -> Self {
+        let MinedIn { block_id, height, on_longest_chain, .. } = *mined;
+        Self { block_id, height: height.0, on_longest_chain }
+    }
+}
+
+/// A stored transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TxView {
+    /// Its id.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub tx: String,
+    /// Its version.
+    pub version: u32,
+    /// Its lock time.
+    pub locktime: u32,
+    /// What it pays for being mined, if that is known.
+    pub fee: Option<String>,
+    /// Its size on the wire.
+    pub size: u32,
+    /// Whether it mints coins.
+    pub coinbase: bool,
+    /// The height at which it is mined on the longest chain. Nothing if it is not.
+    pub mined_at: Option<u32>,
+    /// The blocks it is mined in.
+    pub blocks: Vec<MinedInView>,
+    /// Since when it is unmined, if it is.
+    pub unmined_since: Option<u32>,
+    /// Since when it is known to lose against another transaction, if it does.
+    pub conflicting_since: Option<u32>,
+    /// Up to which height it must not be deleted.
+    pub preserve_until: Option<u32>,
+    /// The first height at which a coinbase's outputs may be spent.
+    pub spendable_from: Option<u32>,
+    /// Whether its outputs are locked.
+    pub locked: bool,
+    /// Whether its body lives in an object store.
+    pub external: bool,
+    /// The height at which its record was made.
+    pub created_height: u32,
+    /// What it spends.
+    pub inputs: Vec<InputView>,
+    /// How many outputs it has.
+    pub output_count: u32,
+    /// Its outputs, those asked for.
+    pub outputs: Vec<OutputView>,
+}
+
+impl TxView {
+    /// A record with `count` of its outputs from the one with number `from` on.
+    pub(crate) fn new(record: &TxRecord, from: u32, count: usize, kind: &ChainKind) -> Self {
+        let head = &record.head;
+        let outputs = record.slots.iter().zip(&record.outputs).zip(0..).skip(from as usize).take(count);
+        Self {
+            tx: record.txid.to_string(),
+            version: record.body.version,
+            locktime: record.body.locktime,
+            fee: record.body.fee.map(|fee| fee.to_string()),
+            size: record.body.size,
+            coinbase: head.coinbase,
+            mined_at: head.mined_at().map(|height| height.0),
+            blocks: head.blocks.iter().map(MinedInView::new).collect(),
+            unmined_since: head.unmined_since().map(|height| height.0),
+            conflicting_since: head.conflicting_since.map(|height| height.0),
+            preserve_until: head.preserve_until.map(|height| height.0),
+            spendable_from: head.spending_height.map(|height| height.0),
+            locked: head.locked,
+            external: head.external.is_some(),
+            created_height: head.created_height.0,
+            inputs: record.body.inputs.iter().map(|input| InputView::new(input, kind)).collect(),
+            output_count: head.output_count,
+            outputs: outputs
+                .map(|((slot, output), vout)| {
+                    OutputView::new(record.outpoint(vout), slot, output.as_ref(), kind)
+                })
+                .collect(),
+        }
+    }
+}

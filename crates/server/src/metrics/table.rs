@@ -1,0 +1,256 @@
+//! Every metric that comes from the report: where its value stands.
+
+use super::Kind::{self, Counter, Gauge};
+use crate::status::{StatusReport, report::TimingReport};
+
+/// The values of labels, in the order of the labels, and the value.
+pub type Value = (Vec<String>, f64);
+
+/// One metric.
+pub struct Metric {
+    /// Its name as it is scraped.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+    /// Where it stands in the report. Nothing if it is not known.
+    pub read: fn(&StatusReport) -> Vec<Value>,
+}
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&StatusReport) -> Vec<Value>,
+) -> Metric {
+    Metric { name, kind, labels, help, read }
+}
+
+fn one(value: f64) -> Vec<Value> {
+    vec![(Vec::new(), value)]
+}
+
+fn maybe(value: Option<f64>) -> Vec<Value> {
+    value.map(one).unwrap_or_default()
+}
+
+fn count(value: u64) -> Vec<Value> {
+    one(value as f64)
+}
+
+fn height(value: Option<u32>) -> Vec<Value> {
+    maybe(value.map(f64::from))
+}
+
+/// The recent percentiles of one kind of work, in seconds.
+fn recent(timing: &TimingReport) -> Vec<Value> {
+    let value = |quantile: &str, ms: f64| (vec![quantile.to_owned()], ms / 1000.0);
+    vec![value("0.5", timing.p50_ms), value("0.99", timing.p99_ms)]
+}
+
+fn labelled<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<Value> {
+    values.map(|(label, value)| (vec![label.to_owned()], value)).collect()
+}
+
+/// The states a chain can be in.
+const STATES: [&str; 5] = ["resetting", "catching_up", "running", "reorganising", "stopped"];
+
+/// Every metric that comes from the report.
+pub const OURS: &[Metric] = &[
+    metric(
+        "sapwood_build_info",
+        Gauge,
+        &["version", "chain"],
+        "1, with the version of the program and the chain it follows",
+        |r| vec![(vec![r.node.version.clone(), r.node.chain.clone()], 1.0)],
+    ),
+    metric(
+        "sapwood_start_time_seconds",
+        Gauge,
+        &[],
+        "When the node was started, in seconds since 1970",
+        |r| count(r.node.started_at),
+    ),
+    metric(
+        "sapwood_sampled_at_seconds",
+        Gauge,
+        &[],
+        "When these figures were measured, in seconds since 1970",
+        |r| one(r.at_ms as f64 / 1000.0),
+    ),
+    metric("sapwood_ready", Gauge, &[], "1 if the node is ready", |r| {
+        one(f64::from(u8::from(r.ready.ready)))
+    }),
+    metric("sapwood_alerts", Gauge, &["level"], "Alerts, by level", |r| {
+        use crate::status::AlertLevel::{Critical, Warning};
+        let of = |level| r.alerts.iter().filter(|alert| alert.level == level).count() as f64;
+        labelled([("critical", of(Critical)), ("warning", of(Warning))].into_iter())
+    }),
+    metric("sapwood_alert", Gauge, &["name"], "1 while there is an alert of this name", |r| {
+        let active = |name: &str| f64::from(u8::from(r.alerts.iter().any(|alert| alert.name == name)));
+        labelled(crate::status::alerts::NAMES.into_iter().map(|name| (name, active(name))))
+    }),
+    metric(
+        "sapwood_chain_state",
+        Gauge,
+        &["state"],
+        "1 for the state the chain is in, 0 for the others",
+        |r| labelled(STATES.into_iter().map(|state| (state, f64::from(u8::from(state == r.chain.state))))),
+    ),
+    metric("sapwood_tip_height", Gauge, &[], "Height of the last block the source has", |r| {
+        height(r.chain.tip)
+    }),
+    metric("sapwood_applied_height", Gauge, &[], "Height of the last applied block", |r| {
+        height(r.chain.applied.as_ref().map(|block| block.height))
+    }),
+    metric("sapwood_rollback_floor_height", Gauge, &[], "Lowest height a rollback can reach", |r| {
+        height(r.chain.rollback_floor)
+    }),
+    metric("sapwood_lag_blocks", Gauge, &[], "Blocks the source has and that are not applied", |r| {
+        maybe(r.chain.lag_blocks.map(|lag| lag as f64))
+    }),
+    metric("sapwood_catch_up_seconds", Gauge, &[], "Estimated time until all blocks are applied", |r| {
+        maybe(r.chain.catch_up_seconds)
+    }),
+    metric("sapwood_queued_blocks", Gauge, &[], "Blocks that were handed over and wait to be applied", |r| {
+        count(r.chain.queued)
+    }),
+    metric("sapwood_blocks_applied_total", Counter, &[], "Blocks applied", |r| count(r.chain.apply.count)),
+    metric("sapwood_apply_seconds_total", Counter, &[], "Time spent on applying blocks", |r| {
+        one(r.chain.apply.total_seconds)
+    }),
+    metric("sapwood_apply_last_seconds", Gauge, &[], "Time the last block took", |r| {
+        one(r.chain.apply.last_ms / 1000.0)
+    }),
+    metric("sapwood_apply_recent_seconds", Gauge, &["quantile"], "Time a block took, of the last 512", |r| {
+        recent(&r.chain.apply)
+    }),
+    metric("sapwood_rollbacks_total", Counter, &[], "Rollbacks done", |r| count(r.chain.rollback.count)),
+    metric("sapwood_rollback_seconds_total", Counter, &[], "Time spent on taking blocks back", |r| {
+        one(r.chain.rollback.total_seconds)
+    }),
+    metric("sapwood_rollback_last_seconds", Gauge, &[], "Time the last rollback took", |r| {
+        one(r.chain.rollback.last_ms / 1000.0)
+    }),
+    metric(
+        "sapwood_rollback_recent_seconds",
+        Gauge,
+        &["quantile"],
+        "Time a rollback took, of the last 512",
+        |r| recent(&r.chain.rollback),
+    ),
+    metric("sapwood_transactions_applied_total", Counter, &[], "Transactions applied", |r| {
+        count(r.chain.transactions)
+    }),
+    metric(
+        "sapwood_blocks_per_second",
+        Gauge,
+        &[],
+        "Blocks applied a second, over the last ten seconds",
+        |r| one(r.chain.blocks_per_second),
+    ),
+    metric(
+        "sapwood_transactions_per_second",
+        Gauge,
+        &[],
+        "Transactions applied a second, over the last ten seconds",
+        |r| one(r.chain.transactions_per_second),
+    ),
+    metric("sapwood_records", Gauge, &[], "Stored transactions", |r| count(r.records.transactions)),
+    metric("sapwood_unspent_outputs", Gauge, &[], "Outputs that are not spent", |r| count(r.records.unspent)),
+    metric(
+        "sapwood_unmined_records",
+        Gauge,
+        &[],
+        "Stored transactions that are not mined on the longest chain",
+        |r| count(r.records.unmined),
+    ),
+    metric("sapwood_disk_bytes", Gauge, &["part"], "Bytes on disk, by part of the store", |r| {
+        labelled(r.disk.parts.iter().map(|part| (part.part.as_str(), part.bytes as f64)))
+    }),
+    metric("sapwood_disk_total_bytes", Gauge, &[], "Bytes on disk, all parts together", |r| {
+        count(r.disk.total_bytes)
+    }),
+    metric(
+        "sapwood_disk_without_pruning_bytes",
+        Gauge,
+        &[],
+        "Bytes on disk and the bytes of all records deleted since the start: an estimate of what it would be without pruning",
+        |r| count(r.disk.without_pruning_bytes),
+    ),
+    metric(
+        "sapwood_disk_limit_bytes",
+        Gauge,
+        &[],
+        "Disk use above which there is an alert, if one is set",
+        |r| maybe(r.disk.limit_bytes.map(|limit| limit as f64)),
+    ),
+    metric("sapwood_prune_jobs_run_total", Counter, &[], "Pruning jobs that ran", |r| {
+        count(r.prune.timing.count)
+    }),
+    metric("sapwood_prune_seconds_total", Counter, &[], "Time spent in pruning jobs, pauses included", |r| {
+        one(r.prune.timing.total_seconds)
+    }),
+    metric("sapwood_prune_last_seconds", Gauge, &[], "Time the last pruning job took", |r| {
+        one(r.prune.timing.last_ms / 1000.0)
+    }),
+    metric(
+        "sapwood_prune_recent_seconds",
+        Gauge,
+        &["quantile"],
+        "Time a pruning job took, of the last 512",
+        |r| recent(&r.prune.timing),
+    ),
+    metric(
+        "sapwood_prune_records_per_second",
+        Gauge,
+        &[],
+        "Records deleted in a second of work, lately",
+        |r| maybe(r.prune.records_per_second),
+    ),
+    metric(
+        "sapwood_hold_unchanged_seconds",
+        Gauge,
+        &["hold"],
+        "How long a hold has neither been set nor moved",
+        |r| {
+            let age = |hold: &crate::status::HoldReport| {
+                hold.unchanged_seconds.map(|age| (vec![hold.name.clone()], age))
+            };
+            r.prune.holds.iter().filter_map(age).collect()
+        },
+    ),
+    metric("sapwood_policy_blocks", Gauge, &["setting"], "How long things are kept, in blocks", |r| {
+        let policy = &r.prune.policy;
+        let settings = [
+            ("retention", policy.retention),
+            ("reorg_window", policy.reorg_window),
+            ("coinbase_maturity", policy.coinbase_maturity),
+            ("reassignment_delay", policy.reassignment_delay),
+            ("unmined_retention", policy.unmined_retention),
+            ("parent_preservation", policy.parent_preservation),
+        ];
+        labelled(settings.into_iter().map(|(name, blocks)| (name, f64::from(blocks))))
+    }),
+    metric(
+        "sapwood_engine",
+        Gauge,
+        &["part", "figure"],
+        "What the storage engine tells about a part of the store",
+        |r| {
+            let figures = |part: &crate::status::report::EngineReport| -> Vec<Value> {
+                let value =
+                    |(name, value): (&String, &u64)| (vec![part.part.clone(), name.clone()], *value as f64);
+                part.figures.iter().map(value).collect()
+            };
+            r.engine.iter().flat_map(figures).collect()
+        },
+    ),
+    metric("process_resident_memory_bytes", Gauge, &[], "Memory in use", |r| {
+        maybe(r.process.resident_bytes.map(|bytes| bytes as f64))
+    }),
+];

@@ -1,0 +1,115 @@
+//! What the servers are given.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use sapwood_chain::{Chain, Events, Progress};
+use sapwood_pruner::PrunerHandle;
+use sapwood_store::{AddressIndexing, Store};
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    address::ChainKind,
+    status::{History, Sampler, StatusReport},
+};
+
+/// The parts of a running node that servers look at and work on.
+pub struct NodeParts {
+    /// What to call it: it is shown on the page.
+    pub name: String,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The chain on it.
+    pub chain: Chain,
+    /// The pruner on it.
+    pub pruner: PrunerHandle,
+    /// Which chain it is.
+    pub kind: ChainKind,
+    /// Which address indexes the store keeps.
+    pub address_index: AddressIndexing,
+    /// How far the follower is, if the node follows a source.
+    pub progress: Option<watch::Receiver<Progress>>,
+    /// Where the store keeps its files, if that is known: then everything in it counts as disk, not only what the engine tells.
+    pub directory: Option<PathBuf>,
+    /// With more blocks to go than this, the node is not ready.
+    pub ready_lag: u64,
+    /// Disk use above which there is an alert.
+    pub disk_limit: Option<u64>,
+}
+
+/// A running node. Clones are the same one.
+#[derive(Clone)]
+pub struct Node {
+    parts: Arc<NodeParts>,
+    sampler: Arc<Sampler>,
+}
+
+impl Node {
+    /// A node of these parts. Nothing is measured before [`Node::sample`] or [`Node::keep_sampling`].
+    pub fn new(parts: NodeParts) -> Self {
+        let parts = Arc::new(parts);
+        let sampler = Arc::new(Sampler::new(Arc::clone(&parts)));
+        Self { parts, sampler }
+    }
+
+    /// Its parts.
+    pub fn parts(&self) -> &NodeParts {
+        &self.parts
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.parts.store
+    }
+
+    /// Its chain.
+    pub fn chain(&self) -> &Chain {
+        &self.parts.chain
+    }
+
+    /// Where things are told.
+    pub fn events(&self) -> &Events {
+        self.parts.chain.events()
+    }
+
+    /// Its pruner.
+    pub fn pruner(&self) -> &PrunerHandle {
+        &self.parts.pruner
+    }
+
+    /// Measures everything once, now.
+    pub async fn sample(&self) -> Arc<StatusReport> {
+        self.sampler.sample().await
+    }
+
+    /// Measures everything again and again until the task is ended. Dropping the handle does not end it.
+    pub fn keep_sampling(&self, every: Duration) -> JoinHandle<()> {
+        let sampler = Arc::clone(&self.sampler);
+        tokio::spawn(async move {
+            let mut timer = tokio::time::interval(every.max(Duration::from_millis(10)));
+            timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            loop {
+                timer.tick().await;
+                sampler.sample().await;
+            }
+        })
+    }
+
+    /// What was measured last. Measures once if nothing was.
+    pub async fn status(&self) -> Arc<StatusReport> {
+        match self.sampler.latest() {
+            Some(report) => report,
+            None => self.sample().await,
+        }
+    }
+
+    /// The last measurement as Prometheus wants it.
+    pub async fn metrics_text(&self) -> Arc<str> {
+        self.status().await;
+        self.sampler.metrics_text()
+    }
+
+    /// What was measured over time.
+    pub fn history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
+        self.sampler.history(read)
+    }
+}

@@ -1,0 +1,224 @@
+//! What somebody should look at, and whether the node is ready. Pure: everything follows from the report.
+
+use sapwood_chain::ChainState;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::report::StatusReport;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertLevel {
+    /// The node does not do its work.
+    Critical,
+    /// It will not for long, or does less than it could.
+    Warning,
+}
+
+/// Something that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Alert {
+    /// How bad it is.
+    pub level: AlertLevel,
+    /// A short fixed name, the same as in the operations guide.
+    pub name: String,
+    /// What is the matter and what to do.
+    pub text: String,
+}
+
+/// The name of every alert there is.
+pub const NAMES: [&str; 12] = [
+    "figures_unreadable",
+    "store_refuses_writes",
+    "engine_errors",
+    "chain_stopped",
+    "lag",
+    "disk_limit",
+    "job_failed",
+    "child_disagrees",
+    "pruning_disabled",
+    "hold_expired",
+    "hold_not_reported",
+    "prune_behind",
+];
+
+/// Whether the node is ready to be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Readiness {
+    /// Whether it is.
+    pub ready: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+}
+
+/// Whether the node is ready: reconciled with its source, able to write, and not too far behind.
+pub(crate) fn readiness(
+    state: ChainState,
+    lag_blocks: Option<u64>,
+    ready_lag: u64,
+    refuses_writes: Option<&str>,
+) -> Readiness {
+    let mut reasons = Vec::new();
+    match state {
+        ChainState::Resetting => reasons.push("the chain is not reconciled with its source yet".to_owned()),
+        ChainState::Stopped => reasons.push("the chain is not followed any more".to_owned()),
+        ChainState::CatchingUp | ChainState::Running | ChainState::Reorganising => {}
+    }
+    reasons.extend(refuses_writes.map(str::to_owned));
+    if let Some(lag) = lag_blocks.filter(|lag| *lag > ready_lag) {
+        reasons.push(format!("{lag} blocks are not applied yet; ready from {ready_lag} on"));
+    }
+    Readiness { ready: reasons.is_empty(), reasons }
+}
+
+/// Everything that somebody should look at, the worst first.
+pub(crate) fn alerts(
+    report: &StatusReport,
+    ready_lag: u64,
+    refuses_writes: Option<&str>,
+    unreadable: &[String],
+) -> Vec<Alert> {
+    use AlertLevel::*;
+    let mut found = Vec::new();
+    let mut alert = |level, name: &str, text: String| found.push(Alert { level, name: name.into(), text });
+    for problem in unreadable {
+        alert(Critical, "figures_unreadable", format!("some figures are missing: {problem}"));
+    }
+    if let Some(error) = refuses_writes {
+        alert(Critical, "store_refuses_writes", error.to_owned());
+    }
+    for part in &report.engine {
+        if let Some(errors) = part.figures.get("background_errors").filter(|errors| **errors > 0) {
+            let text = format!(
+                "the engine had {errors} errors while flushing or compacting {}: check the device",
+                part.part
+            );
+            alert(Critical, "engine_errors", text);
+        }
+    }
+    if report.chain.state == ChainState::Stopped.name() {
+        alert(Critical, "chain_stopped", "the chain is not followed any more: the log says why".into());
+    }
+    if let Some(lag) = report.chain.lag_blocks.filter(|lag| *lag > ready_lag) {
+        alert(Warning, "lag", format!("{lag} blocks are not applied yet; more than {ready_lag} is too many"));
+    }
+    let disk = &report.disk;
+    if let Some(limit) = disk.limit_bytes.filter(|limit| disk.total_bytes > *limit) {
+        let text = format!(
+            "the store takes {} bytes, more than its limit of {limit}: see which hold keeps the pruner back, shorten the \
+             retention, or give it more room",
+            disk.total_bytes
+        );
+        alert(Critical, "disk_limit", text);
+    }
+    let prune = &report.prune;
+    if let Some(error) = &prune.last_error {
+        alert(Critical, "job_failed", format!("the last pruning job failed: {error}"));
+    }
+    if let Some(count) = prune.kept_by_reason.get("child_disagrees").filter(|count| **count > 0) {
+        let text = format!(
+            "{count} times a child was not where its parent remembers it; nothing was deleted. Run `sapwood verify`"
+        );
+        alert(Critical, "child_disagrees", text);
+    }
+    if !prune.enabled {
+        alert(Warning, "pruning_disabled", "pruning is disabled, so the store only grows".into());
+    }
+    for hold in &prune.holds {
+        if hold.expired {
+            let text = format!(
+                "hold {} of {} has expired and holds nothing: renew or release it",
+                hold.name, hold.owner
+            );
+            alert(Warning, "hold_expired", text);
+        } else if hold.keep_from.is_none() {
+            let text = format!("{} of {} has not reported yet, so nothing may go", hold.name, hold.owner);
+            alert(Warning, "hold_not_reported", text);
+        }
+    }
+    if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.retention.max(1))) {
+        let text = format!(
+            "what is due has waited for up to {lag} blocks, more than the retention: {}",
+            prune.words
+        );
+        alert(Warning, "prune_behind", text);
+    }
+    found.sort_by_key(|alert| alert.level);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{HoldReport, report::EngineReport};
+
+    fn healthy() -> StatusReport {
+        let mut report = StatusReport::default();
+        report.prune.enabled = true;
+        report.chain.state = "running".into();
+        report
+    }
+
+    fn hold(name: &str, keep_from: Option<u32>, expired: bool) -> HoldReport {
+        HoldReport {
+            name: name.into(),
+            kind: "operator".into(),
+            owner: "somebody".into(),
+            keep_from,
+            expires: None,
+            reason: "because".into(),
+            expired,
+            decides: false,
+            unchanged_seconds: None,
+        }
+    }
+
+    /// The names of the alerts of a report that is healthy but for one thing.
+    fn names(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
+        let mut report = healthy();
+        spoil(&mut report);
+        alerts(&report, 10, None, &[]).into_iter().map(|alert| alert.name).collect()
+    }
+
+    #[test]
+    fn a_healthy_node_has_no_alerts() {
+        assert_eq!(names(|_| ()), [""; 0]);
+        assert_eq!(names(|report| report.chain.lag_blocks = Some(10)), [""; 0]);
+        assert_eq!(names(|report| report.prune.holds = vec![hold("x", Some(1), false)]), [""; 0]);
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_has_its_alert() {
+        let background_errors =
+            EngineReport { part: "tx".into(), figures: [("background_errors".to_owned(), 1)].into() };
+        let mut seen: Vec<String> = [
+            names(|report| report.engine = vec![background_errors]),
+            names(|report| report.chain.state = "stopped".into()),
+            names(|report| report.chain.lag_blocks = Some(11)),
+            names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
+            names(|report| report.prune.last_error = Some("no".into())),
+            names(|report| report.prune.kept_by_reason = [("child_disagrees".to_owned(), 1)].into()),
+            names(|report| report.prune.enabled = false),
+            names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
+            names(|report| report.prune.holds = vec![hold("x", None, false)]),
+            names(|report| report.prune.lag_blocks = Some(289)),
+            alerts(&healthy(), 10, Some("full"), &["x".into()]).into_iter().map(|alert| alert.name).collect(),
+        ]
+        .concat();
+        seen.sort();
+        let mut all = NAMES.map(str::to_owned).to_vec();
+        all.sort();
+        assert_eq!(seen, all, "every alert once, and none that is not listed");
+    }
+
+    #[test]
+    fn the_worst_comes_first() {
+        let mut report = healthy();
+        report.prune.enabled = false;
+        report.chain.state = "stopped".into();
+        let levels: Vec<AlertLevel> =
+            alerts(&report, 10, None, &[]).iter().map(|alert| alert.level).collect();
+        assert_eq!(levels, [AlertLevel::Critical, AlertLevel::Warning]);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the files take, and what the process takes.
+
+use std::{fs, io, path::Path};
+
+use sapwood_store::EngineStats;
+
+use super::report::{DiskPart, DiskReport, ProcessReport};
+
+/// What belongs to no part of the engine.
+pub(crate) const OTHER: &str = "other";
+
+/// Disk by part, as the engine tells it, and what else is in the directory.
+pub(crate) fn disk(engine: &[EngineStats], directory: Option<u64>) -> DiskReport {
+    let bytes = |stats: &EngineStats| stats.figures.get("sst_bytes").copied().unwrap_or(0);
+    let mut parts: Vec<DiskPart> =
+        engine.iter().map(|stats| DiskPart { part: stats.part.clone(), bytes: bytes(stats) }).collect();
+    let in_parts: u64 = parts.iter().map(|part| part.bytes).sum();
+    if let Some(all) = directory {
+        // The two are not read at the same moment: what was deleted in between must not make the rest negative.
+        parts.push(DiskPart { part: OTHER.into(), bytes: all.saturating_sub(in_parts) });
+    }
+    let total_bytes = parts.iter().map(|part| part.bytes).sum();
+    DiskReport { total_bytes, parts, without_pruning_bytes: total_bytes, limit_bytes: None }
+}
+
+/// The bytes of all files in a directory and below. What vanishes while it is looked at counts as nothing.
+pub(crate) fn bytes_below(directory: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        total += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+    }
+    Ok(total)
+}
+
+/// What the process takes, where the system tells.
+pub(crate) fn process() -> ProcessReport {
+    let resident_bytes = fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status));
+    ProcessReport { resident_bytes }
+}
+
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_the_directory_is_a_part_of_its_own() {
+        let stats = |part: &str, bytes| EngineStats {
+            part: part.into(),
+            figures: [("sst_bytes".to_owned(), bytes)].into(),
+            text: String::new(),
+        };
+        let engine = [stats("tx", 70), stats("undo", 20)];
+        let parts = |report: DiskReport| -> Vec<(String, u64)> {
+            report.parts.into_iter().map(|part| (part.part, part.bytes)).collect()
+        };
+        let all = disk(&engine, Some(100));
+        assert_eq!(all.total_bytes, 100);
+        assert_eq!(parts(all), [("tx".into(), 70), ("undo".into(), 20), (OTHER.into(), 10)]);
+        let shrunk = disk(&engine, Some(80));
+        assert_eq!(parts(shrunk).pop(), Some((OTHER.into(), 0)));
+        assert_eq!(disk(&engine, None).total_bytes, 90);
+    }
+
+    #[test]
+    fn memory_is_read_where_linux_tells_it() {
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
+        assert_eq!(resident("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn files_below_count_too() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a"), [0; 10]).unwrap();
+        fs::create_dir(directory.path().join("below")).unwrap();
+        fs::write(directory.path().join("below/b"), [0; 5]).unwrap();
+        assert_eq!(bytes_below(directory.path()).unwrap(), 15);
+    }
+}

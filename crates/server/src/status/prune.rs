@@ -1,0 +1,335 @@
+//! What the pruner does, as it is told outside.
+
+use std::collections::BTreeMap;
+
+use sapwood_pruner::{HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerStatus};
+use sapwood_rules::Policy;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::report::TimingReport;
+
+/// How many of the newest jobs a status report has.
+pub const JOBS_SHOWN: usize = 20;
+
+/// What the pruner does, and what keeps it from doing more.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct PruneReport {
+    /// Whether pruning is enabled.
+    pub enabled: bool,
+    /// What it is doing or waiting for, in words.
+    pub words: String,
+    /// Up to which height deletion is safe. Nothing: nothing may go.
+    pub safe_height: Option<u32>,
+    /// The hold that decides it. Nothing if it is the height of the chain.
+    pub decided_by: Option<String>,
+    /// Due records that the holds let go and that have not been looked at.
+    pub backlog_records: u64,
+    /// Whether that is an estimate.
+    pub backlog_estimated: bool,
+    /// Blocks between the oldest record that is due by age and has not been looked at, and the newest. Holds make it grow.
+    pub lag_blocks: Option<u64>,
+    /// When the backlog will be gone, if that can be told.
+    pub catch_up_seconds: Option<f64>,
+    /// Where the next job goes on in the due index, as hexadecimal digits.
+    pub cursor: Option<String>,
+    /// How long things are kept.
+    pub policy: PolicyReport,
+    /// Jobs that are over, since the start.
+    pub jobs: u64,
+    /// Records deleted since the start.
+    pub deleted: u64,
+    /// Bytes of the deleted records, as they were in the store.
+    pub bytes_freed: u64,
+    /// External bodies deleted since the start.
+    pub bodies_deleted: u64,
+    /// Times a due record was looked at and kept since the start, by reason.
+    pub kept_by_reason: BTreeMap<String, u64>,
+    /// Records deleted in a second of work, lately.
+    pub records_per_second: Option<f64>,
+    /// Pruning jobs that ran.
+    pub timing: TimingReport,
+    /// What went wrong with the last job, if it failed.
+    pub last_error: Option<String>,
+    /// Every hold.
+    pub holds: Vec<HoldReport>,
+    /// The newest jobs, the newest first.
+    pub newest_jobs: Vec<JobReport>,
+}
+
+impl PruneReport {
+    pub(crate) fn new(status: PrunerStatus, policy: Policy, jobs: &[Job], timing: TimingReport) -> Self {
+        let last_error = status.last_job.as_ref().and_then(|job| job.error.clone());
+        Self {
+            enabled: status.enabled,
+            words: status.state,
+            safe_height: status.safe_height.map(|height| height.0),
+            decided_by: status.decided_by,
+            backlog_records: status.backlog.records,
+            backlog_estimated: status.backlog.estimated,
+            lag_blocks: Some(status.lag_blocks.into()),
+            catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
+            cursor: status.cursor,
+            policy: policy.into(),
+            jobs: status.totals.jobs,
+            deleted: status.totals.deleted,
+            bytes_freed: status.totals.bytes_freed,
+            bodies_deleted: status.totals.bodies_deleted,
+            kept_by_reason: status.totals.kept,
+            records_per_second: status.totals.records_per_second,
+            timing,
+            last_error,
+            holds: status.holds.iter().map(HoldReport::new).collect(),
+            newest_jobs: jobs.iter().take(JOBS_SHOWN).map(JobReport::new).collect(),
+        }
+    }
+}
+
+/// How long things are kept, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyReport {
+    /// Blocks a record is kept after it settled. 0 keeps every record for ever.
+    pub retention: u32,
+    /// How deep a reorganisation can be taken back. At most the retention, unless that is 0.
+    #[schema(minimum = 1)]
+    pub reorg_window: u32,
+    /// Blocks before a coinbase's outputs may be spent.
+    pub coinbase_maturity: u32,
+    /// Blocks before a reassigned output may be spent.
+    pub reassignment_delay: u32,
+    /// Blocks after which an unmined transaction counts as old, and its parents are preserved.
+    pub unmined_retention: u32,
+    /// Blocks for which those parents are preserved.
+    pub parent_preservation: u32,
+}
+
+impl Default for PolicyReport {
+    fn default() -> Self {
+        Policy::default().into()
+    }
+}
+
+impl From<Policy> for PolicyReport {
+    fn from(policy: Policy) -> Self {
+        let Policy {
+            retention,
+            reorg_window,
+            coinbase_maturity,
+            reassignment_delay,
+            unmined_retention,
+            parent_preservation,
+        } = policy;
+        Self {
+            retention,
+            reorg_window,
+            coinbase_maturity,
+            reassignment_delay,
+            unmined_retention,
+            parent_preservation,
+        }
+    }
+}
+
+impl From<PolicyReport> for Policy {
+    fn from(report: PolicyReport) -> Self {
+        let PolicyReport {
+            retention,
+            reorg_window,
+            coinbase_maturity,
+            reassignment_delay,
+            unmined_retention,
+            parent_preservation,
+        } = report;
+        Self {
+            retention,
+            reorg_window,
+            coinbase_maturity,
+            reassignment_delay,
+            unmined_retention,
+            parent_preservation,
+        }
+    }
+}
+
+/// A hold and what it does at the moment.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct HoldReport {
+    /// Its name.
+    pub name: String,
+    /// What it is for: `reorg_window`, `persister`, `block_assembly`, `export`, `snapshot` or `operator`.
+    pub kind: String,
+    /// Who set it.
+    pub owner: String,
+    /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
+    pub keep_from: Option<u32>,
+    /// When it ends by itself, in seconds since 1970.
+    pub expires: Option<u64>,
+    /// Why.
+    pub reason: String,
+    /// It has ended by itself, and holds nothing until somebody renews it.
+    pub expired: bool,
+    /// It is the one that decides the safe height.
+    pub decides: bool,
+    /// How long it has been as it is, as far as was seen: it was neither set nor moved in the meantime. Nothing in a list that is
+    /// not part of a status report.
+    pub unchanged_seconds: Option<f64>,
+}
+
+impl HoldReport {
+    pub(crate) fn new(hold: &HoldView) -> Self {
+        Self {
+            name: hold.name.clone(),
+            kind: kind(hold.kind).into(),
+            owner: hold.owner.clone(),
+            keep_from: hold.keep_from.map(|height| height.0),
+            expires: hold.expires,
+            reason: hold.reason.clone(),
+            expired: hold.expired,
+            decides: hold.decides,
+            unchanged_seconds: None,
+        }
+    }
+}
+
+fn kind(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::ReorgWindow => "reorg_window",
+        HoldKind::Persister => "persister",
+        HoldKind::BlockAssembly => "block_assembly",
+        HoldKind::Export => "export",
+        HoldKind::Snapshot => "snapshot",
+        HoldKind::Operator => "operator",
+    }
+}
+
+/// One pruning job.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct JobReport {
+    /// Which.
+    pub id: u64,
+    /// Why it was made.
+    pub trigger: String,
+    /// What became of it: `pending`, `running`, `completed`, `failed`, `cancelled` or `superseded`.
+    pub state: String,
+    /// The height asked for. Nothing means that of the chain when it begins.
+    pub asked: Option<u32>,
+    /// The height it works at.
+    pub height: Option<u32>,
+    /// Up to which height deletion was safe when it was last checked.
+    pub safe_height: Option<u32>,
+    /// The hold that decided the safe height.
+    pub decided_by: Option<String>,
+    /// Whether it looked through everything that is due.
+    pub whole: bool,
+    /// What it counted.
+    pub counts: JobCountsReport,
+    /// How long each part took.
+    pub seconds: JobSecondsReport,
+    /// When it was made, in seconds since 1970.
+    pub created_at: u64,
+    /// When it began.
+    pub started_at: Option<u64>,
+    /// When it ended.
+    pub ended_at: Option<u64>,
+    /// Why it did not go to the end, in words.
+    pub stopped_early: Option<String>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// The job that took its place.
+    pub superseded_by: Option<u64>,
+}
+
+/// What a job counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JobCountsReport {
+    /// Parents of old unmined transactions whose preservation was set or renewed.
+    pub parents_preserved: u64,
+    /// Preservations that ended.
+    pub preservations_expired: u64,
+    /// Due records looked at.
+    pub looked_at: u64,
+    /// Records deleted.
+    pub deleted: u64,
+    /// Records that were gone already.
+    pub gone: u64,
+    /// Records kept, by reason.
+    pub kept: BTreeMap<String, u64>,
+    /// External bodies deleted.
+    pub bodies_deleted: u64,
+    /// Bytes of the deleted records.
+    pub bytes_freed: u64,
+    /// Undo records dropped.
+    pub undo_dropped: u64,
+}
+
+/// How long each part of a job took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct JobSecondsReport {
+    /// Preserving parents.
+    pub preserve_parents: f64,
+    /// Ending preservations.
+    pub expire_preservations: f64,
+    /// Deleting due records, pauses included.
+    pub delete_due: f64,
+    /// Dropping undo records.
+    pub drop_undo: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// How long all parts of a job took.
+pub(crate) fn job_duration(durations: &JobDurations) -> std::time::Duration {
+    let JobDurations { preserve_parents, expire_preservations, delete_due, drop_undo } = durations;
+    *preserve_parents + *expire_preservations + *delete_due + *drop_undo
+}
+
+impl JobReport {
+    pub(crate) fn new(job: &Job) -> Self {
+        let JobCounts {
+            parents_preserved,
+            preservations_expired,
+            looked_at,
+            deleted,
+            gone,
+            kept,
+            bodies_deleted,
+            bytes_freed,
+            undo_dropped,
+        } = job.counts.clone();
+        Self {
+            id: job.id.0,
+            trigger: job.trigger.name().into(),
+            state: job.state.name().into(),
+            asked: job.asked.map(|height| height.0),
+            height: job.height.map(|height| height.0),
+            safe_height: job.safe_height.map(|height| height.0),
+            decided_by: job.decided_by.clone(),
+            whole: job.whole,
+            counts: JobCountsReport {
+                parents_preserved,
+                preservations_expired,
+                looked_at,
+                deleted,
+                gone,
+                kept,
+                bodies_deleted,
+                bytes_freed,
+                undo_dropped,
+            },
+            seconds: JobSecondsReport {
+                preserve_parents: job.durations.preserve_parents.as_secs_f64(),
+                expire_preservations: job.durations.expire_preservations.as_secs_f64(),
+                delete_due: job.durations.delete_due.as_secs_f64(),
+                drop_undo: job.durations.drop_undo.as_secs_f64(),
+                total: job_duration(&job.durations).as_secs_f64(),
+            },
+            created_at: job.created_at,
+            started_at: job.started_at,
+            ended_at: job.ended_at,
+            stopped_early: job.stopped_early.as_ref().map(ToString::to_string),
+            error: job.error.clone(),
+            superseded_by: job.superseded_by.map(|job| job.0),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What is told about a node.
+
+use std::collections::BTreeMap;
+
+use sapwood_chain::TimingSummary;
+use sapwood_types::BlockMark;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    alerts::{Alert, Readiness},
+    prune::PruneReport,
+};
+
+/// Everything that is known about a node at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct StatusReport {
+    /// When it was measured, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Which node.
+    pub node: NodeReport,
+    /// How far the chain is.
+    pub chain: ChainReport,
+    /// How much is stored.
+    pub records: RecordsReport,
+    /// What it takes on disk.
+    pub disk: DiskReport,
+    /// What the pruner does, and what keeps it from doing more.
+    pub prune: PruneReport,
+    /// What the storage engine tells, by part. Measured every five seconds.
+    pub engine: Vec<EngineReport>,
+    /// What the process takes.
+    pub process: ProcessReport,
+    /// Whether the node is ready, and if not, why.
+    pub ready: Readiness,
+    /// What somebody should look at, the worst first.
+    pub alerts: Vec<Alert>,
+}
+
+/// Which node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct NodeReport {
+    /// What it is called.
+    pub name: String,
+    /// The chain it follows.
+    pub chain: String,
+    /// The version of the program.
+    pub version: String,
+    /// When it was started, in seconds since 1970.
+    pub started_at: u64,
+    /// How long it has been running.
+    pub uptime_seconds: f64,
+}
+
+/// A block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BlockReport {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub hash: String,
+}
+
+impl BlockReport {
+    /// The block with this mark.
+    pub fn of(mark: &BlockMark) -> Self {
+        Self { height: mark.height.0, hash: mark.hash.to_string() }
+    }
+}
+
+/// How long one kind of work takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct TimingReport {
+    /// How often it was done since the start.
+    pub count: u64,
+    /// How long all of it took, in seconds.
+    pub total_seconds: f64,
+    /// How long the last one took, in milliseconds.
+    pub last_ms: f64,
+    /// What half of the last 512 were below, in milliseconds.
+    pub p50_ms: f64,
+    /// What all but one in a hundred of the last 512 were below, in milliseconds.
+    pub p99_ms: f64,
+}
+
+impl From<TimingSummary> for TimingReport {
+    fn from(summary: TimingSummary) -> Self {
+        let TimingSummary { count, total_seconds, last_ms, p50_ms, p99_ms } = summary;
+        Self { count, total_seconds, last_ms, p50_ms, p99_ms }
+    }
+}
+
+/// How far the chain is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct ChainReport {
+    /// Whether it is being followed: `resetting`, `catching_up`, `running`, `reorganising` or `stopped`.
+    pub state: String,
+    /// The height of the last block the source has. Nothing if there is no source, or it has no block.
+    pub tip: Option<u32>,
+    /// The last applied block.
+    pub applied: Option<BlockReport>,
+    /// Blocks the source has and that are not applied. Nothing if the tip is not known.
+    pub lag_blocks: Option<u64>,
+    /// How long catching up will take, if there is something to catch up on and the speed is known.
+    pub catch_up_seconds: Option<f64>,
+    /// The lowest height a rollback can reach.
+    pub rollback_floor: Option<u32>,
+    /// Blocks that were handed over and wait to be applied.
+    pub queued: u64,
+    /// Applying blocks.
+    pub apply: TimingReport,
+    /// Taking blocks back.
+    pub rollback: TimingReport,
+    /// Transactions applied since the start.
+    pub transactions: u64,
+    /// Blocks applied a second, over the last ten seconds.
+    pub blocks_per_second: f64,
+    /// Transactions applied a second, over the last ten seconds.
+    pub transactions_per_second: f64,
+}
+
+/// How much is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RecordsReport {
+    /// Stored transactions.
+    pub transactions: u64,
+    /// Outputs that are not spent.
+    pub unspent: u64,
+    /// Stored transactions that are not mined on the longest chain.
+    pub unmined: u64,
+}
+
+/// What one part of the store takes on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DiskPart {
+    /// Which part. `other` is what is in the directory and belongs to no part: the write-ahead log, mostly.
+    pub part: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What the store takes on disk. Measured every five seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DiskReport {
+    /// All parts together.
+    pub total_bytes: u64,
+    /// Each part.
+    pub parts: Vec<DiskPart>,
+    /// What it would be without pruning: all parts and the bytes of all records deleted since the start, as they were in the
+    /// store. Index entries that went with them are not counted, nor is compression, so it is an estimate.
+    pub without_pruning_bytes: u64,
+    /// Above this there is an alert.
+    pub limit_bytes: Option<u64>,
+}
+
+/// What the storage engine tells about one part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct EngineReport {
+    /// Which part (column family).
+    pub part: String,
+    /// Its figures by name.
+    pub figures: BTreeMap<String, u64>,
+}
+
+/// What the process takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ProcessReport {
+    /// Memory in use. Nothing where the system does not tell.
+    pub resident_bytes: Option<u64>,
+}

@@ -1,0 +1,294 @@
+//! Reads a report off the store, the chain and the pruner.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt::Display,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use parking_lot::Mutex;
+use sapwood_chain::{Progress, Timing};
+use sapwood_pruner::{Job, JobId};
+use sapwood_store::EngineStats;
+
+use super::{
+    History, StatusReport, alerts, disk,
+    prune::{HoldReport, PruneReport, job_duration},
+    report::{BlockReport, ChainReport, DiskReport, EngineReport, NodeReport, RecordsReport},
+};
+use crate::{metrics::Metrics, node::NodeParts};
+
+/// Over how long throughput is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// How often the engine and the directory are asked: both take more time than all else together.
+const ENGINE_EVERY: Duration = Duration::from_secs(5);
+/// How many of the newest jobs are looked at for how long they took.
+const JOBS_LOOKED_AT: usize = 256;
+
+/// Measures a node.
+pub struct Sampler {
+    parts: Arc<NodeParts>,
+    metrics: Metrics,
+    started: Instant,
+    started_at: SystemTime,
+    /// Held while measuring, so that reports come one after the other.
+    turn: tokio::sync::Mutex<Memory>,
+    shown: Mutex<Shown>,
+}
+
+/// What has to be remembered from one measurement to the next.
+#[derive(Default)]
+struct Memory {
+    engine: Option<Engine>,
+    rates: VecDeque<(Instant, u64, u64)>,
+    /// Since when each hold has been as it is.
+    holds: HashMap<String, (Option<u32>, Instant)>,
+    prune: Timing,
+    last_job: Option<JobId>,
+}
+
+/// What the engine and the directory told.
+struct Engine {
+    asked: Instant,
+    stats: Vec<EngineStats>,
+    disk: DiskReport,
+    problems: Vec<String>,
+}
+
+/// What was measured last, for everybody.
+#[derive(Default)]
+struct Shown {
+    report: Option<Arc<StatusReport>>,
+    metrics: Arc<str>,
+    history: History,
+}
+
+/// What could not be read, so that it is told instead of looking like nothing.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    /// What was read, or nothing and a note.
+    fn note<T: Default, E: Display>(&mut self, read: Result<T, E>) -> T {
+        read.unwrap_or_else(|error| {
+            self.0.push(error.to_string());
+            T::default()
+        })
+    }
+}
+
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Sampler {
+    pub(crate) fn new(parts: Arc<NodeParts>) -> Self {
+        let metrics = Metrics::new(parts.pruner.metrics());
+        Self {
+            parts,
+            metrics,
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            turn: tokio::sync::Mutex::default(),
+            shown: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn latest(&self) -> Option<Arc<StatusReport>> {
+        self.shown.lock().report.clone()
+    }
+
+    pub(crate) fn metrics_text(&self) -> Arc<str> {
+        Arc::clone(&self.shown.lock().metrics)
+    }
+
+    pub(crate) fn history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
+        read(&self.shown.lock().history)
+    }
+
+    /// Measures everything. What cannot be read is an alert, never an error.
+    pub(crate) async fn sample(&self) -> Arc<StatusReport> {
+        let mut memory = self.turn.lock().await;
+        let mut problems = Problems::default();
+        let refuses_writes = self.parts.store.writable().await.err().map(|error| error.to_string());
+        let (chain, state) = self.chain(&mut memory, &mut problems).await;
+        let counts = problems.note(self.parts.store.counts().await);
+        let prune = self.prune(&mut memory, &mut problems).await;
+        let engine = self.engine(&mut memory).await;
+        problems.0.extend(engine.problems.iter().cloned());
+        let mut disk = engine.disk.clone();
+        disk.without_pruning_bytes = disk.total_bytes.saturating_add(prune.bytes_freed);
+        disk.limit_bytes = self.parts.disk_limit;
+        let figures =
+            |stats: &EngineStats| EngineReport { part: stats.part.clone(), figures: stats.figures.clone() };
+        let ready_lag = self.parts.ready_lag;
+        let ready = alerts::readiness(state, chain.lag_blocks, ready_lag, refuses_writes.as_deref());
+        let mut report = StatusReport {
+            at_ms: since_1970(SystemTime::now()).as_millis() as u64,
+            node: self.node(),
+            chain,
+            records: RecordsReport {
+                transactions: counts.records,
+                unspent: counts.unspent,
+                unmined: counts.unmined,
+            },
+            disk,
+            prune,
+            engine: engine.stats.iter().map(figures).collect(),
+            process: disk::process(),
+            ready,
+            alerts: Vec::new(),
+        };
+        report.alerts = alerts::alerts(&report, ready_lag, refuses_writes.as_deref(), &problems.0);
+        let report = Arc::new(report);
+        // While nobody else measures: the pruner's own figures in it are of the same moment.
+        let metrics = self.metrics.text(&report);
+        let mut shown = self.shown.lock();
+        shown.history.note(&report);
+        shown.metrics = metrics;
+        shown.report = Some(Arc::clone(&report));
+        report
+    }
+
+    fn node(&self) -> NodeReport {
+        NodeReport {
+            name: self.parts.name.clone(),
+            chain: self.parts.kind.to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_at: since_1970(self.started_at).as_secs(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+        }
+    }
+
+    async fn chain(
+        &self,
+        memory: &mut Memory,
+        problems: &mut Problems,
+    ) -> (ChainReport, sapwood_chain::ChainState) {
+        let chain = &self.parts.chain;
+        let (tip, left) = match &self.parts.progress {
+            None => (None, None),
+            Some(progress) => {
+                let progress = progress.borrow();
+                (
+                    progress.tip,
+                    Some(&*progress).filter(|progress| progress.behind() > 0).and_then(Progress::left),
+                )
+            }
+        };
+        let applied = problems.note(self.parts.store.last_applied().await);
+        let floor = problems.note(self.parts.store.rollback_floor().await);
+        let figures = chain.figures();
+        let behind = |tip: u32| match &applied {
+            None => u64::from(tip) + 1,
+            Some(applied) => u64::from(tip).saturating_sub(applied.height.0.into()),
+        };
+        let (blocks_per_second, transactions_per_second) =
+            memory.rates(figures.apply.count, figures.transactions);
+        let state = chain.events().state();
+        let report = ChainReport {
+            state: state.name().into(),
+            tip: tip.map(|tip| tip.0),
+            lag_blocks: tip.map(|tip| behind(tip.0)),
+            applied: applied.as_ref().map(BlockReport::of),
+            catch_up_seconds: left.map(|left| left.as_secs_f64()),
+            rollback_floor: floor.map(|floor| floor.0),
+            queued: figures.queued as u64,
+            apply: figures.apply.into(),
+            rollback: figures.rollback.into(),
+            transactions: figures.transactions,
+            blocks_per_second,
+            transactions_per_second,
+        };
+        (report, state)
+    }
+
+    async fn prune(&self, memory: &mut Memory, problems: &mut Problems) -> PruneReport {
+        let pruner = &self.parts.pruner;
+        let jobs = pruner.jobs(JOBS_LOOKED_AT);
+        memory.note_jobs(&jobs);
+        let timing = memory.prune.summary().into();
+        let status = match pruner.status().await {
+            Ok(status) => status,
+            Err(error) => {
+                problems.0.push(error.to_string());
+                let (enabled, policy) = (pruner.is_enabled(), pruner.policy().into());
+                return PruneReport { enabled, policy, timing, ..PruneReport::default() };
+            }
+        };
+        let mut report = PruneReport::new(status, pruner.policy(), &jobs, timing);
+        memory.note_holds(&mut report.holds);
+        report
+    }
+
+    async fn engine<'a>(&self, memory: &'a mut Memory) -> &'a Engine {
+        let due = memory.engine.as_ref().is_none_or(|engine| engine.asked.elapsed() >= ENGINE_EVERY);
+        if due {
+            memory.engine = Some(self.ask_engine().await);
+        }
+        memory.engine.get_or_insert_with(|| Engine {
+            asked: Instant::now(),
+            stats: Vec::new(),
+            disk: DiskReport::default(),
+            problems: Vec::new(),
+        })
+    }
+
+    async fn ask_engine(&self) -> Engine {
+        let mut problems = Problems::default();
+        let stats = problems.note(self.parts.store.engine_stats(None).await);
+        let directory = match self.parts.directory.clone() {
+            None => None,
+            Some(directory) => {
+                let walk = tokio::task::spawn_blocking(move || disk::bytes_below(&directory)).await;
+                Some(problems.note(walk.unwrap_or_else(|error| Err(std::io::Error::other(error)))))
+            }
+        };
+        let disk = disk::disk(&stats, directory);
+        Engine { asked: Instant::now(), stats, disk, problems: problems.0 }
+    }
+}
+
+impl Memory {
+    /// Blocks and transactions a second, over the last ten seconds.
+    fn rates(&mut self, blocks: u64, transactions: u64) -> (f64, f64) {
+        let now = Instant::now();
+        // The newest point that is old enough is the one to compare with.
+        while self.rates.get(1).is_some_and(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW) {
+            self.rates.pop_front();
+        }
+        let rates = self.rates.front().map(|(at, blocks_then, transactions_then)| {
+            let seconds = now.duration_since(*at).as_secs_f64().max(1e-3);
+            let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+            (rate(blocks, *blocks_then), rate(transactions, *transactions_then))
+        });
+        self.rates.push_back((now, blocks, transactions));
+        rates.unwrap_or_default()
+    }
+
+    /// Notes how long the jobs took that are over since the last time. They come newest first.
+    fn note_jobs(&mut self, jobs: &[Job]) {
+        let ran = |job: &&Job| job.state.is_over() && job.started_at.is_some();
+        for job in jobs.iter().rev().filter(|job| Some(job.id) > self.last_job).filter(ran) {
+            self.prune.note(job_duration(&job.durations));
+        }
+        // One job runs at a time, in the order of their numbers.
+        self.last_job = jobs.iter().find(ran).map(|job| job.id).max(self.last_job);
+    }
+
+    /// Says of each hold how long it has been as it is.
+    fn note_holds(&mut self, holds: &mut [HoldReport]) {
+        let now = Instant::now();
+        let mut seen = HashMap::with_capacity(holds.len());
+        for hold in holds {
+            let since = match self.holds.get(&hold.name) {
+                Some((keep_from, since)) if *keep_from == hold.keep_from => *since,
+                _ => now,
+            };
+            hold.unchanged_seconds = Some(now.duration_since(since).as_secs_f64());
+            seen.insert(hold.name.clone(), (hold.keep_from, since));
+        }
+        self.holds = seen;
+    }
+}

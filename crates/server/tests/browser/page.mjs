@@ -1,0 +1,235 @@
+// Drives the status page in Debian's Chromium. Started by tests/page.rs, which says where the page is.
+import { createRequire } from "node:module";
+import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import assert from "node:assert/strict";
+
+const { PAGE_URL, PAGE_MODULES, PAGE_ADMIN_TOKEN, PAGE_TX, PAGE_ADDRESS, SAPWOOD_SCREENSHOTS } = process.env;
+const { chromium } = createRequire(join(PAGE_MODULES, "x.js"))("playwright-core");
+const shots = SAPWOOD_SCREENSHOTS;
+if (shots) mkdirSync(shots, { recursive: true });
+const profile = mkdtempSync(join(tmpdir(), "sapwood-page-"));
+
+const context = await chromium.launchPersistentContext(profile, {
+  executablePath: process.env.SAPWOOD_CHROMIUM ?? "/usr/bin/chromium",
+  headless: true,
+  viewport: { width: 1320, height: 1000 },
+  colorScheme: "light",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+// What must not happen anywhere: errors on the console, scripts that fail, requests to elsewhere, violations of the policy.
+const complaints = [];
+let refusalsExpected = false;
+await context.addInitScript(() => {
+  addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+});
+function watch(page) {
+  page.on("console", (message) => {
+    const refused = message.text().startsWith("Failed to load resource") && refusalsExpected;
+    if (["error", "warning"].includes(message.type()) && !refused) complaints.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => complaints.push(`script: ${error.stack ?? error}`));
+  page.on("request", (request) => { if (!request.url().startsWith(PAGE_URL)) complaints.push(`elsewhere: ${request.url()}`); });
+}
+
+const page = await context.newPage();
+watch(page);
+page.setDefaultTimeout(30_000);
+const figure = (id) => page.locator(`#${id}`).innerText();
+const digits = (text) => Number(text.replace(/[^0-9]/g, ""));
+const step = async (name, work) => {
+  await work();
+  assert.deepEqual(complaints, [], `after "${name}"`);
+  console.log(`ok: ${name}`);
+};
+const shoot = async (name, options = {}) => {
+  if (shots) await page.screenshot({ path: join(shots, `${name}.png`), ...options });
+};
+
+try {
+  await step("loads with figures", async () => {
+    await page.goto(PAGE_URL);
+    await page.waitForFunction(() => /^[0-9,]+$/.test(document.getElementById("applied").textContent));
+    assert.equal(await page.locator("#state").innerText(), "running");
+    assert.match(await figure("node"), /page test · synthetic/);
+    assert.ok((await figure("words")).length > 3);
+    await page.waitForSelector("#chart-disk canvas");
+    await page.waitForSelector("#holds tbody tr");
+    await page.waitForSelector("#engine tbody tr");
+    await page.waitForSelector("#jobs tbody tr");
+  });
+
+  await step("updates by itself", async () => {
+    const before = digits(await figure("applied"));
+    await page.waitForFunction((height) => Number(document.getElementById("applied").textContent.replace(/[^0-9]/g, "")) > height + 3, before);
+  });
+
+  await step("shows what the API says", async () => {
+    // The page may be one measurement behind, so what it shows must be among the answers around it.
+    const agrees = await page.waitForFunction(async () => {
+      const answer = await (await fetch("/api/v1/status")).json();
+      const shown = document.getElementById("applied").textContent.replace(/[^0-9]/g, "");
+      return shown === String(answer.chain.applied.height) && document.getElementById("words").textContent.length > 0;
+    });
+    assert.ok(agrees);
+  });
+
+  await step("explains a transaction", async () => {
+    await page.fill("#query", PAGE_TX);
+    await page.press("#query", "Enter");
+    await page.waitForSelector("#found .guards li");
+    assert.match(await page.locator("#found .verdict").innerText(), /kept because|may go/i);
+    await shoot("explain-light");
+    await page.locator("#found table button.link").first().click();
+    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Address"));
+  });
+
+  await step("shows an output and an address", async () => {
+    await page.fill("#query", `${PAGE_TX}:0`);
+    await page.click("#look button");
+    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Output"));
+    await page.fill("#query", PAGE_ADDRESS);
+    await page.click("#look button");
+    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Address"));
+    await page.waitForSelector("#found tbody tr");
+  });
+
+  await step("says what is wrong with a question", async () => {
+    refusalsExpected = true;
+    await page.fill("#query", "f".repeat(64));
+    await page.click("#look button");
+    await page.waitForFunction(() => document.querySelector("#found h2").textContent === "Not found");
+    await page.fill("#query", "nonsense");
+    await page.click("#look button");
+    await page.waitForFunction(() => /is not an address/.test(document.querySelector("#found").textContent));
+    await page.locator("#found button", { hasText: "Close" }).click();
+    assert.ok(await page.locator("#found").isHidden());
+    refusalsExpected = false;
+  });
+
+  await step("refuses control without a token", async () => {
+    refusalsExpected = true;
+    assert.ok(await page.locator("#controls").isHidden());
+    const status = await page.evaluate(async () => (await fetch("/api/v1/prune", { method: "POST" })).status);
+    assert.equal(status, 401);
+    await page.click("#unlock");
+    await page.fill("#token", "this-is-not-the-right-token");
+    await page.click("#token-form button[type=submit]");
+    await page.waitForSelector("#token-problem:not([hidden])");
+    assert.ok(await page.locator("#controls").isHidden());
+    refusalsExpected = false;
+  });
+
+  await step("takes control with the token, and keeps it in memory only", async () => {
+    await page.fill("#token", PAGE_ADMIN_TOKEN);
+    await page.click("#token-form button[type=submit]");
+    await page.waitForSelector("#controls:not([hidden])");
+    await page.click("#prune-now");
+    await page.waitForFunction(() => /Job \d+ is on its way/.test(document.getElementById("told").textContent));
+    await page.click("#toggle");
+    await page.waitForFunction(() => document.getElementById("prune-enabled").textContent === "disabled");
+    await page.waitForSelector("#alerts .alert");
+    await page.click("#toggle");
+    await page.waitForFunction(() => document.getElementById("prune-enabled").textContent === "enabled");
+    const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+    assert.ok(!stored.includes(PAGE_ADMIN_TOKEN));
+  });
+
+  await step("changes the policy, and says why an unsafe one is refused", async () => {
+    refusalsExpected = true;
+    await page.click("#edit-policy");
+    await page.fill("#policy-fields input[name=retention]", "5");
+    await page.click("#policy-form button[type=submit]");
+    await page.waitForFunction(() => /less than the reorg window/.test(document.getElementById("policy-problem").textContent));
+    refusalsExpected = false;
+    await page.fill("#policy-fields input[name=retention]", "21");
+    await page.click("#policy-form button[type=submit]");
+    await page.waitForFunction(() => /21/.test(document.getElementById("policy").textContent));
+  });
+
+  await step("sets and releases a hold", async () => {
+    await page.click("#add-hold");
+    await page.fill("#hold-form input[name=name]", "audit-of-the-page");
+    await page.fill("#hold-form input[name=owner]", "an operator");
+    await page.fill("#hold-form input[name=reason]", "to see whether it works");
+    await page.click("#hold-form button[type=submit]");
+    const row = page.locator("#holds tr", { hasText: "audit-of-the-page" });
+    await row.waitFor();
+    await page.waitForFunction(() => /audit-of-the-page/.test(document.getElementById("alerts").textContent));
+    // The table is drawn anew with every measurement: a click may hit the button before.
+    await page.waitForFunction(() => {
+      const found = [...document.querySelectorAll("#holds tr")].find((one) => one.textContent.includes("audit-of-the-page"));
+      found?.querySelector("button")?.click();
+      return /audit-of-the-page is released/.test(document.getElementById("told").textContent);
+    });
+    await page.click("#unlock");
+    assert.ok(await page.locator("#controls").isHidden());
+  });
+
+  if (shots) {
+    await page.waitForFunction(async () => (await (await fetch("/api/v1/history")).json()).at_ms.length > 240, null, { timeout: 150_000, polling: 1000 });
+    await page.reload();
+    await page.waitForSelector("#chart-disk canvas");
+    await page.waitForFunction(() => document.querySelectorAll("#legend-disk span").length > 3);
+  }
+
+  await step("follows the system's theme and the button", async () => {
+    const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+    assert.equal(await theme(), "light");
+    await shoot("status-light");
+    await shoot("status-light-full", { fullPage: true });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+    await page.waitForSelector("#chart-disk canvas");
+    await shoot("status-dark");
+    await shoot("status-dark-full", { fullPage: true });
+    await page.click("#theme");
+    assert.equal(await theme(), "light", "chosen light, although the system is dark");
+    await page.click("#theme");
+    await page.click("#theme");
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.waitForFunction(() => document.documentElement.dataset.theme === "light");
+  });
+
+  await step("is readable on a phone", async () => {
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.waitForFunction(() => document.scrollingElement.scrollWidth <= 360);
+    const cut = await page.evaluate(() => [...document.querySelectorAll(".big")].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.id));
+    assert.deepEqual(cut, [], "no figure is cut off");
+    await page.fill("#query", PAGE_TX);
+    await page.press("#query", "Enter");
+    await page.waitForSelector("#found .guards li, #found p");
+    await page.waitForFunction(() => document.scrollingElement.scrollWidth <= 360);
+    await page.locator("#found button", { hasText: "Close" }).click();
+    await page.evaluate(() => scrollTo(0, 0));
+    await shoot("status-phone");
+    await shoot("status-phone-full", { fullPage: true });
+  });
+
+  await step("lists the API and lets people try it", async () => {
+    await page.setViewportSize({ width: 1100, height: 900 });
+    await page.goto(`${PAGE_URL}/api`);
+    await page.waitForSelector("details summary code");
+    assert.ok(await page.locator("main > section > details").count() >= 20);
+    const status = page.locator("main > section > details", { hasText: "/api/v1/status" }).first();
+    await status.locator("summary").first().click();
+    await status.locator("form button").click();
+    await status.locator("form pre", { hasText: "\"chain\"" }).waitFor();
+    await shoot("api");
+  });
+
+  await step("says so when the node is gone, and comes back", async () => {
+    await page.goto(PAGE_URL);
+    await page.waitForFunction(() => /^[0-9,]+$/.test(document.getElementById("applied").textContent));
+    refusalsExpected = true;
+    await context.setOffline(true);
+    await page.waitForSelector("#lost:not([hidden])");
+    await context.setOffline(false);
+    await page.waitForSelector("#lost", { state: "hidden" });
+  });
+} finally {
+  await context.close();
+  rmSync(profile, { recursive: true, force: true });
+}

@@ -1,0 +1,83 @@
+//! Who may do what.
+
+use axum::http::header;
+use serde_json::json;
+
+use crate::world::{ADMIN, Plan, READ, World};
+
+const READING: [&str; 8] = [
+    "/api/v1/status",
+    "/api/v1/status/engine",
+    "/api/v1/history",
+    "/api/v1/prune",
+    "/api/v1/prune/jobs",
+    "/api/v1/policy",
+    "/api/v1/holds",
+    "/metrics",
+];
+
+#[tokio::test]
+async fn reading_needs_the_token_if_there_is_one() {
+    let world = World::planned(Plan::closed()).await;
+    for path in READING {
+        let answer = world.get(path).await;
+        answer.problem(401, "unauthorized");
+        assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Bearer");
+        world.send("GET", path, Some("not-one-of-the-two"), None).await.problem(401, "unauthorized");
+        for token in [READ, ADMIN] {
+            assert!(world.send("GET", path, Some(token), None).await.status.is_success(), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_shows_no_figures_is_open() {
+    let world = World::planned(Plan::closed()).await;
+    for path in ["/", "/page.js", "/page.css", "/api", "/api/v1/openapi.json", "/health/live"] {
+        assert!(world.get(path).await.status.is_success(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn changing_something_needs_the_admin_token() {
+    let world = World::planned(Plan::closed()).await;
+    let hold = json!({ "owner": "me", "keep_from": 1, "reason": "because" });
+    let policy = serde_json::to_value(sapwood_server::status::PolicyReport::default()).unwrap();
+    let changes = [
+        ("POST", "/api/v1/prune", None),
+        ("PUT", "/api/v1/prune/enabled", Some(json!({ "enabled": false }))),
+        ("PUT", "/api/v1/policy", Some(policy)),
+        ("PUT", "/api/v1/holds/mine", Some(hold)),
+        ("DELETE", "/api/v1/holds/mine", None),
+    ];
+    for (method, path, body) in changes {
+        world.send(method, path, None, body.clone()).await.problem(401, "unauthorized");
+        world.send(method, path, Some(READ), body).await.problem(403, "forbidden");
+    }
+    assert!(world.pruner.is_enabled() && world.pruner.holds().get("mine").is_none());
+}
+
+#[tokio::test]
+async fn without_an_admin_token_nobody_changes_anything() {
+    let mut plan = Plan::default();
+    plan.tokens.admin = None;
+    let world = World::planned(plan).await;
+    for token in [None, Some("whatever-it-may-be-it-is-wrong")] {
+        let answer =
+            world.send("PUT", "/api/v1/prune/enabled", token, Some(json!({ "enabled": false }))).await;
+        assert!(answer.problem(403, "forbidden").contains("set one"), "it says what to do");
+    }
+    world.get("/api/v1/status").await.ok();
+}
+
+#[tokio::test]
+async fn a_token_is_told_what_it_may_do() {
+    let world = World::planned(Plan::closed()).await;
+    let ask = |token| world.send("GET", "/api/v1/access", Some(token), None);
+    assert_eq!(ask(ADMIN).await.ok(), json!({ "read": true, "admin": true }));
+    assert_eq!(ask(READ).await.ok(), json!({ "read": true, "admin": false }));
+    ask("neither-of-the-two-tokens").await.problem(401, "unauthorized");
+    let open = World::new().await;
+    assert_eq!(open.get("/api/v1/access").await.ok(), json!({ "read": true, "admin": false }));
+    open.send("GET", "/api/v1/access", Some(READ), None).await.problem(401, "unauthorized");
+}

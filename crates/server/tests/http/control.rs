@@ -1,0 +1,123 @@
+//! Telling the pruner what to do.
+
+use sapwood_chain::ChainState;
+use sapwood_conformance::fixtures::coin;
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, Answer, World};
+
+async fn admin(world: &World, method: &str, path: &str, body: Option<Value>) -> Answer {
+    world.send(method, path, Some(ADMIN), body).await
+}
+
+#[tokio::test]
+async fn pruning_is_asked_for_and_the_job_is_found_again() {
+    let world = World::new().await;
+    world.extend(&[&coin("tx", 1)]).await;
+    world.chain.events().enter(ChainState::Running);
+    let answer = admin(&world, "POST", "/api/v1/prune", None).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let id = answer.json()["id"].as_u64().unwrap();
+    world.pruner.wait(sapwood_pruner::JobId(id)).await.unwrap();
+    let job = world.get(&format!("/api/v1/prune/jobs/{id}")).await.ok();
+    assert_eq!(job["state"], "completed", "{job}");
+    let jobs = world.get("/api/v1/prune/jobs?count=1").await.ok();
+    assert_eq!(jobs.as_array().unwrap().len(), 1);
+    let at_a_height = admin(&world, "POST", "/api/v1/prune", Some(json!({ "height": 1 }))).await;
+    assert_eq!(at_a_height.status, 202);
+    admin(&world, "POST", "/api/v1/prune", Some(json!({ "height": 0 })))
+        .await
+        .problem(422, "not-allowed-value");
+    world.get("/api/v1/prune/jobs/999999").await.problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn pruning_is_disabled_and_enabled() {
+    let world = World::new().await;
+    let set =
+        |enabled: bool| admin(&world, "PUT", "/api/v1/prune/enabled", Some(json!({ "enabled": enabled })));
+    assert_eq!(set(false).await.ok(), json!({ "enabled": false }));
+    assert!(!world.pruner.is_enabled());
+    let status = world.get("/api/v1/status").await.ok();
+    assert_eq!(status["prune"]["enabled"], false, "the status shows it at once");
+    assert!(status["alerts"].as_array().unwrap().iter().any(|alert| alert["name"] == "pruning_disabled"));
+    let refused = admin(&world, "POST", "/api/v1/prune", None).await.problem(409, "conflict");
+    assert!(refused.contains("enable it"), "{refused}");
+    assert_eq!(set(true).await.ok(), json!({ "enabled": true }));
+    assert_eq!(world.get("/api/v1/prune/enabled").await.ok(), json!({ "enabled": true }));
+}
+
+#[tokio::test]
+async fn a_plan_says_what_would_go_and_nothing_goes() {
+    let world = World::new().await;
+    let parent = coin("parent", 1);
+    let child = sapwood_conformance::fixtures::child("child", &[(&parent, 0)], 1);
+    world.extend(&[&parent, &child]).await;
+    world.empty_blocks(6).await;
+    let plan = world.get("/api/v1/prune/plan").await.ok();
+    assert_eq!((&plan["records"], &plan["complete"]), (&json!(1), &json!(true)), "{plan}");
+    assert!(plan["bytes"].as_u64().unwrap() > 0);
+    world.get(&format!("/api/v1/txs/{}", parent.txid)).await.ok();
+    world.get("/api/v1/prune/plan?height=0").await.problem(422, "not-allowed-value");
+}
+
+#[tokio::test]
+async fn holds_are_set_listed_and_released() {
+    let world = World::new().await;
+    world.empty_blocks(3).await;
+    let hold = json!({ "owner": "ops", "keep_from": 2, "expires": null, "reason": "a look at block 2" });
+    // A name with a slash works as it is and encoded.
+    for path in ["/api/v1/holds/export/nightly", "/api/v1/holds/export%2Fweekly"] {
+        let set = admin(&world, "PUT", path, Some(hold.clone())).await.ok();
+        assert_eq!(
+            (&set["owner"], &set["keep_from"], &set["kind"]),
+            (&json!("ops"), &json!(2), &json!("export"))
+        );
+    }
+    let names = |holds: &Value| -> Vec<String> {
+        holds.as_array().unwrap().iter().map(|hold| hold["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        names(&world.get("/api/v1/holds").await.ok()),
+        ["reorg-window", "export/nightly", "export/weekly"]
+    );
+    assert_eq!(names(&world.get("/api/v1/status").await.ok()["prune"]["holds"]).len(), 3);
+    assert_eq!(admin(&world, "DELETE", "/api/v1/holds/export/nightly", None).await.status, 204);
+    admin(&world, "DELETE", "/api/v1/holds/export/nightly", None).await.problem(404, "not-found");
+    world.get("/api/v1/holds/export/nightly").await.problem(404, "not-found");
+    world.get("/api/v1/holds/export/weekly").await.ok();
+}
+
+#[tokio::test]
+async fn a_hold_that_makes_no_sense_is_refused() {
+    let world = World::new().await;
+    let put = |name: &'static str, body: Value| {
+        let world = &world;
+        async move { admin(world, "PUT", &format!("/api/v1/holds/{name}"), Some(body)).await }
+    };
+    let fine = json!({ "owner": "me", "reason": "because" });
+    put("Large", fine.clone()).await.problem(422, "not-allowed-value");
+    put("x", json!({ "owner": "", "reason": "because" })).await.problem(422, "not-allowed-value");
+    put("x", json!({ "owner": "me", "reason": "because", "expires": 1 }))
+        .await
+        .problem(422, "not-allowed-value");
+    put("x", json!({ "owner": "me" })).await.problem(422, "not-allowed-value");
+    put("persister", fine.clone()).await.problem(409, "conflict");
+    put("reorg-window", fine).await.problem(409, "conflict");
+    admin(&world, "DELETE", "/api/v1/holds/reorg-window", None).await.problem(409, "conflict");
+}
+
+#[tokio::test]
+async fn the_policy_is_changed_unless_it_is_unsafe() {
+    let world = World::new().await;
+    let mut policy = world.get("/api/v1/policy").await.ok();
+    policy["retention"] = json!(9);
+    assert_eq!(admin(&world, "PUT", "/api/v1/policy", Some(policy.clone())).await.ok(), policy);
+    assert_eq!(world.get("/api/v1/policy").await.ok(), policy);
+    assert_eq!(world.get("/api/v1/status").await.ok()["prune"]["policy"], policy);
+    let mut unsafe_policy = policy.clone();
+    unsafe_policy["retention"] = json!(1);
+    let refused = admin(&world, "PUT", "/api/v1/policy", Some(unsafe_policy)).await;
+    assert!(refused.problem(422, "not-allowed-value").contains("less than the reorg window"));
+    assert_eq!(world.get("/api/v1/policy").await.ok(), policy);
+}

@@ -1,0 +1,176 @@
+//! The pages, the description of the API, and what is generated.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::world::World;
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Compares a generated file with what is there, or writes it.
+fn generated(path: &str, content: &str) {
+    let path = repository().join(path);
+    if std::env::var_os("SAPWOOD_WRITE_DOCS").is_some() {
+        return fs::write(path, content).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == content,
+        "{} is not what the code says: set SAPWOOD_WRITE_DOCS=1 and run this test",
+        path.display()
+    );
+}
+
+#[test]
+fn documentation_of_metrics_is_that_of_the_code() {
+    generated("docs/metrics.md", &sapwood_server::metrics::documentation());
+}
+
+#[test]
+fn documentation_of_the_api_is_that_of_the_code() {
+    let document = sapwood_server::http::openapi::document().to_pretty_json().unwrap();
+    generated("docs/openapi.json", &(document + "\n"));
+}
+
+#[tokio::test]
+async fn every_path_of_the_description_is_served() {
+    let world = World::new().await;
+    let document = world.get("/api/v1/openapi.json").await.ok();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 18, "{}", paths.len());
+    for (path, operations) in paths {
+        for method in operations.as_object().unwrap().keys() {
+            let filled = path.replace("{tx}", &"0".repeat(64)).replace("{index}", "0").replace("{id}", "1");
+            let filled = filled
+                .replace("{address}", "00")
+                .replace("{credential}", &"0".repeat(56))
+                .replace("{name}", "x");
+            if filled.ends_with("/events") {
+                continue;
+            }
+            let answer = world.send(&method.to_uppercase(), &filled, None, None).await;
+            assert_ne!(answer.status, 405, "{method} {path}");
+            if answer.status == 404 {
+                assert_ne!(answer.json()["type"], "urn:sapwood:problem:no-such-path", "{method} {path}");
+            }
+            let documented = &operations[method]["responses"];
+            let status = answer.status.as_u16().to_string();
+            assert!(
+                documented.get(&status).is_some(),
+                "{method} {path} answers {status}, which is not documented"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_load_nothing_from_elsewhere_and_have_nothing_inline() {
+    let world = World::new().await;
+    for path in ["/", "/api"] {
+        let answer = world.get(path).await;
+        let policy = answer.headers["content-security-policy"].to_str().unwrap().to_owned();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        let page = answer.text();
+        for (place, _) in page.match_indices("<script") {
+            assert!(
+                page[place..].starts_with("<script src=\"/")
+                    || page[place..].starts_with("<script type=\"module\" src=\"/")
+            );
+        }
+        assert!(
+            !page.contains("<style") && !page.contains(" style=") && !page.contains(" onclick="),
+            "{path}"
+        );
+        let linked = ["src=\"", "href=\""].into_iter().flat_map(|attribute| {
+            page.match_indices(attribute)
+                .map(|(place, _)| page[place + attribute.len()..].split('"').next().unwrap())
+        });
+        for link in linked.collect::<BTreeSet<_>>() {
+            assert!(link.starts_with('/') || link.starts_with('#'), "{path} has a link to {link}");
+            if link.starts_with('/') {
+                assert_eq!(world.get(link).await.status, 200, "{path} has a link to {link}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_have_their_types_and_are_not_sent_twice() {
+    let world = World::new().await;
+    let types = [
+        ("/", "text/html"),
+        ("/page.js", "text/javascript"),
+        ("/page.css", "text/css"),
+        ("/uplot.js", "text/javascript"),
+        ("/icon.svg", "image/svg+xml"),
+    ];
+    for (path, kind) in types {
+        let answer = world.get(path).await;
+        assert!(answer.headers["content-type"].to_str().unwrap().starts_with(kind), "{path}");
+        let tag = answer.headers["etag"].to_str().unwrap();
+        let request =
+            axum::http::Request::get(path).header("if-none-match", tag).body(axum::body::Body::empty());
+        let again = world.call(request.unwrap()).await;
+        assert_eq!((again.status.as_u16(), again.body.len()), (304, 0), "{path}");
+    }
+}
+
+/// Names of metrics in an expression: words that look like ours.
+fn metric_names(expression: &str) -> impl Iterator<Item = &str> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let ours = |name: &&str| {
+        ["sapwood_", "pruner_", "utxo_cleanup_", "process_"].iter().any(|start| name.starts_with(start))
+    };
+    expression.split(word).filter(ours)
+}
+
+fn assert_metrics_exist(expression: &str) {
+    let known: BTreeSet<&str> = sapwood_server::metrics::list().iter().map(|metric| metric.name).collect();
+    let histograms = |name: &str| {
+        ["_bucket", "_count", "_sum"]
+            .iter()
+            .any(|end| name.strip_suffix(end).is_some_and(|base| known.contains(base)))
+    };
+    for name in metric_names(expression) {
+        assert!(known.contains(name) || histograms(name), "there is no metric {name}, used in {expression}");
+    }
+}
+
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "expr" => found.push(text.clone()),
+                    value => expressions(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_uses_metrics_that_exist() {
+    let dashboard = fs::read_to_string(repository().join("dashboards/grafana.json")).unwrap();
+    let mut found = Vec::new();
+    expressions(&serde_json::from_str(&dashboard).unwrap(), &mut found);
+    assert!(found.len() >= 12, "{} expressions", found.len());
+    found.iter().for_each(|expression| assert_metrics_exist(expression));
+}
+
+#[test]
+fn the_alert_rules_use_metrics_and_alerts_that_exist() {
+    let rules = fs::read_to_string(repository().join("dashboards/alerts.yml")).unwrap();
+    let found: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    assert!(found.len() >= 8, "{} expressions", found.len());
+    found.iter().for_each(|expression| assert_metrics_exist(expression));
+    for name in sapwood_server::status::alerts::NAMES {
+        assert!(rules.contains(&format!("name=\"{name}\"")), "no rule for the alert {name}");
+    }
+}

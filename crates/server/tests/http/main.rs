@@ -1,0 +1,14 @@
+//! HTTP on a real node.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod access;
+mod agree;
+mod control;
+mod documents;
+mod events;
+mod health;
+mod hostile;
+mod reads;

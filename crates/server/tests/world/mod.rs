@@ -1,0 +1,209 @@
+//! A real node on a store in a temporary directory, fed with blocks.
+#![allow(dead_code, reason = "each test program uses another part of it")]
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{HeaderMap, Request, StatusCode, header},
+};
+use http_body_util::BodyExt as _;
+use sapwood_chain::{ApplyMode, Chain, ChainOptions, ChainState, Events};
+use sapwood_conformance::fixtures::{block_hash, child, coin, coinbase, small};
+use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
+use sapwood_server::{
+    Access, Node, NodeParts, Secret, Tokens,
+    address::ChainKind,
+    http::{HttpOptions, router},
+};
+use sapwood_store::{AddressIndexing, ApplyOptions, Store, StoreRead as _};
+use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use sapwood_types::{Block, BlockHash, Height, Tx};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+pub const ADMIN: &str = "the-admin-token-of-the-tests";
+pub const READ: &str = "the-read-token-of-the-tests";
+
+/// An answer.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.to_vec()).unwrap()
+    }
+
+    /// The answer's JSON, which must come with 200.
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text());
+        self.json()
+    }
+
+    /// The answer's detail, which must be a problem of this status and kind.
+    pub fn problem(&self, status: u16, kind: &str) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text());
+        assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json");
+        let problem = self.json();
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["type"], format!("urn:sapwood:problem:{kind}"));
+        assert!(problem["title"].as_str().is_some_and(|title| !title.is_empty()));
+        problem["detail"].as_str().expect("a problem has a detail").to_owned()
+    }
+}
+
+/// How a world is made.
+#[derive(Clone)]
+pub struct Plan {
+    pub tokens: Tokens,
+    pub kind: ChainKind,
+    pub index: AddressIndexing,
+    pub most_body_bytes: usize,
+    pub embedded: EmbeddedOptions,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        let secret = |text| Some(Secret::new(text).unwrap());
+        Plan {
+            tokens: Tokens { read: None, admin: secret(ADMIN) },
+            kind: ChainKind::Other("test".into()),
+            index: AddressIndexing { address: true, credential: true },
+            most_body_bytes: 1024,
+            embedded: EmbeddedOptions {
+                block_cache_bytes: 8 << 20,
+                record_cache_bytes: 8 << 20,
+                write_buffer_bytes: 4 << 20,
+                ..EmbeddedOptions::default()
+            },
+        }
+    }
+}
+
+impl Plan {
+    /// Reading needs a token too.
+    pub fn closed() -> Self {
+        let mut plan = Self::default();
+        plan.tokens.read = Some(Secret::new(READ).unwrap());
+        plan
+    }
+}
+
+pub struct World {
+    pub store: Arc<EmbeddedStore>,
+    pub chain: Chain,
+    pub pruner: PrunerHandle,
+    pub node: Node,
+    pub router: Router,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::planned(Plan::default()).await
+    }
+
+    pub async fn planned(plan: Plan) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let embedded = EmbeddedOptions { address_index: plan.index, ..plan.embedded };
+        let store = Arc::new(EmbeddedStore::open(directory.path(), small(), embedded).unwrap());
+        let events = Events::default();
+        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+        let options = ChainOptions { mode: ApplyMode::Sync, ..ChainOptions::default() };
+        let chain = Chain::new(Arc::clone(&shared), events.clone(), options);
+        let options = PrunerOptions { look_every: None, ..PrunerOptions::with_policy(small()) };
+        let pruner =
+            Pruner::start(Arc::clone(&shared), events, None, options, Arc::new(SystemClock)).await.unwrap();
+        let node = Node::new(NodeParts {
+            name: "test node".into(),
+            store: shared,
+            chain: chain.clone(),
+            pruner: pruner.clone(),
+            kind: plan.kind,
+            address_index: plan.index,
+            progress: None,
+            directory: Some(directory.path().to_owned()),
+            ready_lag: 10,
+            disk_limit: None,
+        });
+        let access = Access::http(plan.tokens, "127.0.0.1:1".parse().unwrap()).unwrap();
+        let options = HttpOptions { most_body_bytes: plan.most_body_bytes, ..HttpOptions::new(access) };
+        let router = router(node.clone(), options);
+        Self { store, chain, pruner, node, router, _directory: directory }
+    }
+
+    /// Puts a block with these transactions on top.
+    pub async fn extend(&self, txs: &[&Tx]) {
+        let last = self.store.last_applied().await.unwrap();
+        let height = last.map_or(Height::GENESIS, |last| last.height.next());
+        let block = Block {
+            height,
+            hash: block_hash(&format!("{height}")),
+            parent: last.map_or(BlockHash::default(), |last| last.hash),
+            time: 1_700_000_000 + u64::from(height.0),
+            txs: txs.iter().map(|tx| (*tx).clone()).collect(),
+        };
+        self.chain.apply(Arc::new(block), ApplyOptions::default()).await.unwrap();
+    }
+
+    /// Puts blocks on top that have nothing but a coinbase.
+    pub async fn empty_blocks(&self, count: u32) {
+        for _ in 0..count {
+            let last = self.store.last_applied().await.unwrap();
+            let label = last.map_or("first".into(), |last| format!("after {}", last.hash));
+            self.extend(&[&coinbase(&label, 1)]).await;
+        }
+    }
+
+    /// Runs the chain and has everything pruned that may go.
+    pub async fn prune(&self) {
+        self.chain.events().enter(ChainState::Running);
+        let job = self.pruner.prune_now(None).unwrap();
+        self.pruner.wait(job).await.unwrap();
+    }
+
+    /// A parent with two outputs, and a child of the first that is fully spent by another and has been pruned: the parent remembers it.
+    pub async fn with_a_pruned_child(&self) -> (Tx, Tx) {
+        let parent = coin("parent", 2);
+        let pruned = child("pruned", &[(&parent, 0)], 1);
+        let last = child("last", &[(&pruned, 0)], 1);
+        self.extend(&[&parent]).await;
+        self.extend(&[&pruned]).await;
+        self.extend(&[&last]).await;
+        self.empty_blocks(6).await;
+        self.prune().await;
+        assert_eq!(self.store.get(pruned.txid).await.unwrap(), None, "the child must be gone by now");
+        (parent, pruned)
+    }
+
+    pub async fn call(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = tokio::time::timeout(Duration::from_secs(30), body.collect()).await.unwrap().unwrap();
+        Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, None, None).await
+    }
+
+    pub async fn send(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
+        self.call(request.body(body).unwrap()).await
+    }
+}

@@ -1,0 +1,426 @@
+//! The UTXO set in figures: kept with each write, and counted on demand.
+//!
+//! # Correctness
+//! The figures lie in an entry of their own, written in the batch of the write that changes them, so they are those of the state
+//! beside them after any crash. A new store knows its set, which is empty. One that was made before the figures were kept, or
+//! without their hash, does not: it says so until somebody counts. The changes made while the count runs are added to it at its
+//! end, so writers never wait for it. With the hash turned off it leaves the entry with the first write that moves a coin; until
+//! then it still is the hash of the set.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rocksdb::{IteratorMode, ReadOptions, WriteBatch};
+use sapwood_muhash::MuHash;
+use sapwood_store::{
+    Changes, PageSource, StoreError, UtxoChange, UtxoCounter, UtxoProgress, UtxoSet, utxo_set::cores,
+};
+use sapwood_types::{
+    BlockMark, DecodeError,
+    codec::{Reader, Writer},
+};
+
+use crate::{
+    EmbeddedStore,
+    columns::Column,
+    diagnose::RecordKey,
+    engine::{Engine, corrupt, decode_extra, decode_master, engine_error},
+    read::Snapshot,
+};
+
+pub(crate) const UTXO_SET_KEY: &[u8] = b"utxo-set";
+
+const VERSION: u8 = 1;
+/// A store with more records is counted in parts, one for each first byte of a transaction id, by all cores.
+const COUNTED_AS_ONE: u64 = 5_000;
+/// After so many entries a count reports progress and looks whether it should end. The largest pages take 60 ms.
+const LOOK_EVERY: usize = 256;
+
+/// The bytes of the entry. Which block it is for stands in the store's state.
+pub(crate) fn encode(set: &UtxoSet) -> Vec<u8> {
+    let mut to = Writer::with_capacity(64 + MuHash::STATE_LEN);
+    to.u8(VERSION);
+    to.varint(set.coins);
+    to.varint(set.transactions);
+    to.bytes(&set.amount.to_be_bytes());
+    to.u8(set.hash.is_some().into());
+    if let Some(hash) = &set.hash {
+        to.bytes(&hash.to_bytes());
+    }
+    to.finish()
+}
+
+/// What the bytes of the entry say.
+pub(crate) fn decode(bytes: Bytes) -> Result<UtxoSet, DecodeError> {
+    const WHAT: &str = "UTXO set";
+    let mut from = Reader::new(bytes);
+    from.version(WHAT, VERSION)?;
+    let (coins, transactions) = (from.varint("coins")?, from.varint("transactions")?);
+    let amount = u128::from_be_bytes(from.array("amount")?);
+    let hash = match from.u8("hash flag")? {
+        0 => None,
+        1 => {
+            let bytes: [u8; MuHash::STATE_LEN] = from.array("hash")?;
+            let damaged = |_| DecodeError::Inconsistent { what: WHAT, problem: "its hash cannot be read" };
+            Some(MuHash::from_bytes(&bytes).map_err(damaged)?)
+        }
+        value => return Err(DecodeError::UnknownValue { field: "hash flag", value: value.into() }),
+    };
+    from.end(WHAT)?;
+    Ok(UtxoSet { last: None, coins, transactions, amount, hash })
+}
+
+/// What the writer knows of the UTXO set.
+#[derive(Default)]
+pub(crate) struct Rolling {
+    /// As of the last write. Nothing if it was never counted.
+    pub(crate) known: Option<UtxoSet>,
+    /// What has changed since the start of the count from which `known` will be.
+    since_count: Option<UtxoChange>,
+}
+
+/// What a write does to the UTXO set.
+pub(crate) struct Rolled {
+    known: Option<UtxoSet>,
+    change: Option<UtxoChange>,
+}
+
+impl Rolling {
+    pub(crate) fn new(known: Option<UtxoSet>) -> Self {
+        Self { known, since_count: None }
+    }
+
+    /// What becomes of the set with these changes, after which `last` is the last block.
+    pub(crate) fn roll(
+        &self,
+        changes: &Changes,
+        source: &dyn PageSource,
+        last: Option<BlockMark>,
+    ) -> Result<Rolled, StoreError> {
+        if self.known.is_none() && self.since_count.is_none() {
+            return Ok(Rolled { known: None, change: None });
+        }
+        let has_hash = self.known.as_ref().is_some_and(|known| known.hash.is_some());
+        let with_hash = has_hash || self.since_count.as_ref().is_some_and(UtxoChange::has_hash);
+        let change = UtxoChange::of(changes, source, with_hash)?;
+        // Figures that would fall below nothing were wrong. They are given up, and counted again when somebody asks.
+        let known = self.known.as_ref().and_then(|known| known.changed(&change));
+        Ok(Rolled { known: known.map(|known| UtxoSet { last, ..known }), change: Some(change) })
+    }
+
+    /// Takes over what was written.
+    pub(crate) fn rolled(&mut self, rolled: Rolled) {
+        self.known = rolled.known;
+        if let Some((since_count, change)) = self.since_count.as_mut().zip(rolled.change.as_ref()) {
+            since_count.then(change);
+        }
+    }
+}
+
+impl Engine {
+    /// Reads the entry, as far as it is wanted.
+    pub(crate) fn stored_utxo_set(&self, last: Option<BlockMark>) -> Result<Option<UtxoSet>, StoreError> {
+        let Some(bytes) = self.get(Column::Meta, UTXO_SET_KEY)? else { return Ok(None) };
+        let set = decode(bytes).map_err(|cause| corrupt("the UTXO set's figures", cause))?;
+        let hash = set.hash.filter(|_| self.options.utxo_hash);
+        Ok(Some(UtxoSet { last, hash, ..set }))
+    }
+
+    /// Adds the entry to a batch, if a coin moved.
+    pub(crate) fn put_utxo_set(&self, batch: &mut WriteBatch, rolled: &Rolled) -> Result<(), StoreError> {
+        if rolled.change.as_ref().is_some_and(|change| !change.is_none()) {
+            let meta = self.column(Column::Meta)?;
+            match &rolled.known {
+                Some(known) => batch.put_cf(meta, UTXO_SET_KEY, encode(known)),
+                None => batch.delete_cf(meta, UTXO_SET_KEY),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the set as it is now, and lets the writer go on from there if it does not know it.
+    fn utxo_set(
+        &self,
+        with_hash: bool,
+        progress: &UtxoProgress,
+        stop: &AtomicBool,
+    ) -> Result<UtxoSet, StoreError> {
+        let mut writer = self.writer.lock();
+        let (last, records) = (writer.state.last(), writer.state.counts.records);
+        let known = writer.rolling.known.clone();
+        let keeps_hash = self.options.utxo_hash;
+        let is_missing = known.as_ref().is_none_or(|known| keeps_hash && known.hash.is_none());
+        let is_wanted = is_missing && (with_hash || !keeps_hash) && writer.rolling.since_count.is_none();
+        if is_wanted {
+            writer.rolling.since_count = Some(UtxoChange::none(keeps_hash));
+        }
+        let snapshot = Snapshot::new(self);
+        drop(writer);
+        let mut guard = CountGuard { engine: self, is_wanted };
+        let counted = self.count_utxo_set(&snapshot, with_hash, records, progress.as_ref(), stop)?;
+        let counted = UtxoSet { last, ..counted };
+        if is_wanted {
+            guard.is_wanted = false;
+            self.take_over(&counted)?;
+        } else if known.is_some_and(|known| differs(&known, &counted)) {
+            self.give_up()?;
+        }
+        Ok(counted)
+    }
+
+    /// The writer goes on from a count and what has changed since.
+    fn take_over(&self, counted: &UtxoSet) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock();
+        let Some(change) = writer.rolling.since_count.take() else { return Ok(()) };
+        // After a failed write nothing is written, and what is in memory ends with the process.
+        if self.check_poison().is_err() {
+            return Ok(());
+        }
+        let Some(now) = counted.changed(&change) else { return Ok(()) };
+        let now = UtxoSet { last: writer.state.last(), ..now };
+        let mut batch = WriteBatch::default();
+        batch.put_cf(self.column(Column::Meta)?, UTXO_SET_KEY, encode(&now));
+        self.write(batch)?;
+        writer.rolling.known = Some(now);
+        self.publish_utxo_set(&writer.rolling);
+        Ok(())
+    }
+
+    /// A count has shown that the figures kept are wrong. They are not shown again; the next count sets them right.
+    fn give_up(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock();
+        let mut batch = WriteBatch::default();
+        batch.delete_cf(self.column(Column::Meta)?, UTXO_SET_KEY);
+        self.write(batch)?;
+        writer.rolling.known = None;
+        self.publish_utxo_set(&writer.rolling);
+        Ok(())
+    }
+
+    /// Lets readers see what the writer knows. Called under the writer's lock.
+    pub(crate) fn publish_utxo_set(&self, rolling: &Rolling) {
+        self.published_utxo_set.write().clone_from(&rolling.known);
+    }
+
+    /// Counts the coins of a snapshot on all cores.
+    pub(crate) fn count_utxo_set(
+        &self,
+        snapshot: &Snapshot,
+        with_hash: bool,
+        records: u64,
+        progress: &(dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync),
+        stop: &AtomicBool,
+    ) -> Result<UtxoSet, StoreError> {
+        let count = Count {
+            engine: self,
+            snapshot,
+            with_hash,
+            parts: if records > COUNTED_AS_ONE { 256 } else { 1 },
+            next: AtomicU32::new(0),
+            done: Mutex::new(0),
+            records,
+            progress,
+            stop,
+        };
+        let helpers = cores().min(count.parts as usize) - 1;
+        thread::scope(|scope| {
+            let start = |_| thread::Builder::new().spawn_scoped(scope, || count.work()).ok();
+            let others: Vec<_> = (0..helpers).filter_map(start).collect();
+            let mut result = count.work();
+            for other in others {
+                let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                result = match (result, other) {
+                    (Ok(set), Ok(other)) => Ok(set.joined(other)),
+                    // What made one end made the others stop.
+                    (Err(StoreError::Stopped { .. }) | Ok(_), Err(error)) | (Err(error), _) => Err(error),
+                };
+            }
+            let total = *count.done.lock();
+            result.inspect(|_| _ = progress(total, total))
+        })
+    }
+}
+
+/// Whether figures that are kept are not those that were counted at the same moment.
+pub(crate) fn differs(kept: &UtxoSet, counted: &UtxoSet) -> bool {
+    let both_hashed = kept.hash.is_some() && counted.hash.is_some();
+    let hash = |set: &UtxoSet| set.hash.clone().filter(|_| both_hashed);
+    UtxoSet { hash: hash(kept), ..kept.clone() } != UtxoSet { hash: hash(counted), ..counted.clone() }
+}
+
+/// A count that ends without a result leaves nothing behind.
+struct CountGuard<'a> {
+    engine: &'a Engine,
+    is_wanted: bool,
+}
+
+impl Drop for CountGuard<'_> {
+    fn drop(&mut self) {
+        if self.is_wanted {
+            self.engine.writer.lock().rolling.since_count = None;
+        }
+    }
+}
+
+/// A count under way.
+struct Count<'a> {
+    engine: &'a Engine,
+    snapshot: &'a Snapshot<'a>,
+    with_hash: bool,
+    parts: u32,
+    next: AtomicU32,
+    /// Records read so far. Held while progress is reported, so that it never goes back.
+    done: Mutex<u64>,
+    records: u64,
+    progress: &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync),
+    stop: &'a AtomicBool,
+}
+
+impl Count<'_> {
+    /// Counts parts until none is left. If it fails, the others stop.
+    fn work(&self) -> Result<UtxoSet, StoreError> {
+        let mut counter = UtxoCounter::new(self.with_hash);
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts {
+                return counter.finish().inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
+            }
+            self.part(part, &mut counter).inspect_err(|_| self.stop.store(true, Ordering::Relaxed))?;
+        }
+    }
+
+    fn part(&self, part: u32, counter: &mut UtxoCounter) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        self.snapshot.pin(&mut options);
+        options.fill_cache(false);
+        if let Ok(first) = u8::try_from(part)
+            && self.parts > 1
+        {
+            options.set_iterate_lower_bound([first]);
+            if let Some(end) = first.checked_add(1) {
+                options.set_iterate_upper_bound([end]);
+            }
+        }
+        let mut records = 0;
+        let column = self.engine.column(Column::Tx)?;
+        let entries = self.engine.db().iterator_cf_opt(column, options, IteratorMode::Start);
+        for (number, entry) in entries.enumerate() {
+            if number % LOOK_EVERY == 0 {
+                self.look(std::mem::take(&mut records))?;
+            }
+            let (key, value) = entry.map_err(engine_error("reading all records"))?;
+            let value = Bytes::from(value);
+            match RecordKey::parse(&key) {
+                Some(RecordKey::Master(txid)) => {
+                    counter.master(txid, &decode_master(&txid, value)?)?;
+                    records += 1;
+                }
+                Some(RecordKey::Extra(txid, number)) => {
+                    counter.extra(txid, number, &decode_extra(&txid, number, value)?)?;
+                }
+                None => return Err(corrupt("a record's key", DecodeError::BadNumber { field: "key" })),
+            }
+        }
+        self.look(records)
+    }
+
+    /// Reports progress, and ends the count if it is not wanted any more.
+    fn look(&self, records: u64) -> Result<(), StoreError> {
+        let mut done = self.done.lock();
+        *done += records;
+        let go_on = (self.progress)(*done, self.records.max(*done));
+        if go_on.is_break() || self.stop.load(Ordering::Relaxed) {
+            return Err(StoreError::Stopped { doing: "counting the UTXO set" });
+        }
+        Ok(())
+    }
+}
+
+/// Tells a count to stop when whoever asked for it is gone.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl EmbeddedStore {
+    /// Counts on a thread that may block, and soon stops there if the caller stops waiting.
+    pub(crate) async fn counted_utxo_set(
+        &self,
+        with_hash: bool,
+        progress: UtxoProgress,
+    ) -> Result<UtxoSet, StoreError> {
+        let waiting = StopOnDrop(Arc::default());
+        let stop = Arc::clone(&waiting.0);
+        self.run(move |engine| engine.utxo_set(with_hash, &progress, &stop)).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_hash() -> UtxoSet {
+        let mut hash = MuHash::new();
+        hash.insert(b"a coin that stays");
+        hash.insert(b"a coin that goes");
+        hash.remove(b"a coin that goes");
+        UtxoSet { coins: 300, transactions: 2, amount: 1 << 64 | 7, hash: Some(hash), last: None }
+    }
+
+    #[test]
+    fn the_entry_is_written_as_documented() {
+        let figures =
+            [&[1][..], &[0xac, 2], &[2], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]].concat();
+        let plain = UtxoSet { hash: None, ..with_hash() };
+        assert_eq!(encode(&plain), [&figures[..], &[0]].concat());
+        let hash = with_hash().hash.map(|hash| hash.to_bytes().to_vec()).unwrap_or_default();
+        assert_eq!(hash.len(), 769);
+        assert_eq!(encode(&with_hash()), [&figures[..], &[1], &hash].concat());
+        // A set nothing was ever put into: numerator and denominator are one.
+        let one = [&[1][..], &[0; 383]].concat();
+        let empty = [&[1, 0, 0][..], &[0; 16], &[1, 1], &one, &one].concat();
+        assert_eq!(encode(&UtxoSet::empty(true)), empty);
+    }
+
+    #[test]
+    fn the_entry_survives_and_damage_is_noticed() {
+        for set in
+            [UtxoSet::empty(false), UtxoSet::empty(true), UtxoSet { hash: None, ..with_hash() }, with_hash()]
+        {
+            let bytes = encode(&set);
+            assert_eq!(decode(Bytes::from(bytes.clone())), Ok(set));
+            for end in 0..bytes.len() {
+                assert!(decode(Bytes::copy_from_slice(&bytes[..end])).is_err(), "cut at {end}");
+            }
+            assert!(decode(Bytes::from([&bytes[..], &[0]].concat())).is_err(), "a byte more");
+        }
+        let bytes = encode(&with_hash());
+        let changed = |at: usize, value: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = value;
+            decode(Bytes::from(bytes))
+        };
+        let version = DecodeError::UnknownVersion { what: "UTXO set", found: 2, known: 1 };
+        assert_eq!(changed(0, 2), Err(version));
+        assert_eq!(changed(20, 2), Err(DecodeError::UnknownValue { field: "hash flag", value: 2 }));
+        assert!(changed(20, 0).is_err(), "a hash that is not announced");
+        assert!(changed(21, 2).is_err(), "a hash of another version");
+        // No sequence of updates gives a zero or a number from the modulus on.
+        for wrong in [0, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[22..22 + 384].fill(wrong);
+            assert!(decode(Bytes::from(bytes)).is_err(), "a numerator of {wrong:02x}");
+        }
+    }
+}

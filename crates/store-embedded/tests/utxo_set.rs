@@ -1,0 +1,289 @@
+//! The UTXO set in figures: stores that do not know it yet, the hash turned on and off, counting while others write, and
+//! figures that are wrong.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: to panic is how they fail")]
+
+mod harness;
+
+use std::{
+    ops::ControlFlow,
+    path::Path,
+    sync::{Arc, Mutex, mpsc},
+};
+
+use harness::{options, raw::Raw, verify};
+use sapwood_conformance::fixtures::{block_hash, burn, child, coin, small};
+use sapwood_store::{ApplyOptions, StoreDiagnose, StoreError, StoreRead, StoreWrite, UtxoProgress, UtxoSet};
+use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use sapwood_types::{Block, Height, Tx};
+use tempfile::TempDir;
+
+const KEY: &str = "utxo-set";
+
+fn open(directory: &Path, utxo_hash: bool) -> EmbeddedStore {
+    EmbeddedStore::open(directory, small(), EmbeddedOptions { utxo_hash, ..options() }).unwrap()
+}
+
+async fn apply(store: &EmbeddedStore, height: u32, txs: &[&Tx]) {
+    let block = Block {
+        height: Height(height),
+        hash: block_hash(&height.to_string()),
+        parent: block_hash(&(height - 1).to_string()),
+        time: 0,
+        txs: txs.iter().copied().cloned().collect(),
+    };
+    store.apply_block(Arc::new(block), ApplyOptions::default()).await.unwrap();
+}
+
+fn quietly() -> UtxoProgress {
+    Arc::new(|_, _| ControlFlow::Continue(()))
+}
+
+async fn count(store: &EmbeddedStore) -> UtxoSet {
+    store.utxo_set(true, quietly()).await.unwrap()
+}
+
+async fn kept(store: &EmbeddedStore) -> Option<UtxoSet> {
+    store.rolling_utxo_set().await.unwrap()
+}
+
+fn without_hash(set: UtxoSet) -> Option<UtxoSet> {
+    Some(UtxoSet { hash: None, ..set })
+}
+
+/// A store with a block in it, closed. Its transactions have one page and three.
+async fn a_store(utxo_hash: bool) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    apply(&open(directory.path(), utxo_hash), 1, &[&coin("one", 2), &coin("wide", 300)]).await;
+    directory
+}
+
+#[tokio::test]
+async fn what_is_kept_is_there_again_after_reopening() {
+    let directory = a_store(true).await;
+    let store = open(directory.path(), true);
+    let set = kept(&store).await.unwrap();
+    assert_eq!((set.coins, set.transactions, set.last), (302, 2, store.last_applied().await.unwrap()));
+    assert_eq!(count(&store).await, set);
+}
+
+/// As every store was before the figures were kept.
+#[tokio::test]
+async fn a_store_without_figures_has_none_until_they_are_counted() {
+    for utxo_hash in [true, false] {
+        let directory = a_store(utxo_hash).await;
+        Raw::open(directory.path()).delete("meta", KEY);
+        let store = open(directory.path(), utxo_hash);
+        assert_eq!(kept(&store).await, None);
+        apply(&store, 2, &[&child("spends", &[(&coin("wide", 300), 200)], 2)]).await;
+        assert_eq!(kept(&store).await, None, "nobody knows what the block was added to");
+        let counted = count(&store).await;
+        let expected = if utxo_hash { Some(counted) } else { without_hash(counted) };
+        assert_eq!(kept(&store).await, expected);
+        drop(store);
+        let store = open(directory.path(), utxo_hash);
+        assert_eq!(kept(&store).await, expected, "after reopening");
+        apply(&store, 3, &[&coin("more", 1)]).await;
+        assert_eq!(kept(&store).await.unwrap().coins, expected.unwrap().coins + 1);
+        let report = verify(&store).await;
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_hash_that_is_turned_on_later_is_known_once_it_was_counted() {
+    let directory = a_store(false).await;
+    let store = open(directory.path(), true);
+    let counted = count_without_taking_over(&store).await;
+    assert_eq!(kept(&store).await, without_hash(counted.clone()), "no hash rather than a wrong one");
+    assert_eq!(store.utxo_set(false, quietly()).await.map(Some), Ok(without_hash(counted)));
+    apply(&store, 2, &[&burn("end", &[(&coin("one", 2), 0)])]).await;
+    let figures = kept(&store).await.unwrap();
+    assert_eq!((figures.coins, figures.hash), (301, None), "the figures go on");
+    let counted = count(&store).await;
+    assert!(counted.hash.is_some());
+    assert_eq!(kept(&store).await, Some(counted));
+    apply(&store, 3, &[&coin("more", 1)]).await;
+    assert_eq!(kept(&store).await, Some(count(&store).await));
+}
+
+/// A count that is not the one the store goes on from: another one runs at the same time.
+async fn count_without_taking_over(store: &EmbeddedStore) -> UtxoSet {
+    let inner = Arc::new(Mutex::new(None));
+    let (other, result) = (store.clone(), Arc::clone(&inner));
+    let runtime = tokio::runtime::Handle::current();
+    // The outer one ends without a result, so nothing is taken over from it either.
+    let progress = move |_, _| {
+        *result.lock().unwrap() = Some(runtime.block_on(count(&other)));
+        ControlFlow::Break(())
+    };
+    let stopped = store.utxo_set(true, Arc::new(progress)).await;
+    assert!(matches!(stopped, Err(StoreError::Stopped { .. })), "{stopped:?}");
+    let counted = inner.lock().unwrap().take();
+    counted.unwrap()
+}
+
+#[tokio::test]
+async fn a_hash_that_is_turned_off_goes_and_the_figures_stay() {
+    let directory = a_store(true).await;
+    let before = kept(&open(directory.path(), true)).await;
+    let store = open(directory.path(), false);
+    assert_eq!(kept(&store).await, without_hash(before.clone().unwrap()));
+    // No coin moves, so the hash that lies there still is that of the set.
+    apply(&store, 2, &[]).await;
+    drop(store);
+    let hash = |set: &Option<UtxoSet>| set.as_ref().and_then(|set| set.hash.clone());
+    let store = open(directory.path(), true);
+    assert_eq!(hash(&kept(&store).await), hash(&before));
+    assert_eq!(kept(&store).await, Some(count(&store).await));
+    drop(store);
+    apply(&open(directory.path(), false), 3, &[&coin("more", 1)]).await;
+    let store = open(directory.path(), true);
+    assert_eq!(hash(&kept(&store).await), None, "a coin came while nobody kept the hash");
+    assert_eq!(kept(&store).await, without_hash(count_without_taking_over(&store).await));
+}
+
+/// What is written while a count runs is not in its answer, but in what the store goes on from.
+#[tokio::test]
+async fn writes_during_a_count_are_added_at_its_end() {
+    let directory = a_store(false).await;
+    let store = open(directory.path(), true);
+    let before = count_without_taking_over(&store).await;
+    let (other, runtime) = (store.clone(), tokio::runtime::Handle::current());
+    let todo = Mutex::new(vec![(3, coin("three", 130)), (2, child("two", &[(&coin("wide", 300), 299)], 1))]);
+    let progress = move |_, _| {
+        if let Some((height, tx)) = todo.lock().unwrap().pop() {
+            runtime.block_on(apply(&other, height, &[&tx]));
+        }
+        ControlFlow::Continue(())
+    };
+    let counted = store.utxo_set(true, Arc::new(progress)).await.unwrap();
+    assert_eq!(counted, before, "as it was when the count began");
+    let now = kept(&store).await.unwrap();
+    assert_eq!((now.coins, now.last), (302 + 130, store.last_applied().await.unwrap()));
+    assert_eq!(now, count(&store).await);
+    let report = verify(&store).await;
+    assert!(report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn a_large_store_is_counted_in_parts_and_comes_to_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), true);
+    let txs: Vec<Tx> =
+        (0..6_000).map(|number| coin(&number.to_string(), 1 + number % 200 / 199 * 150)).collect();
+    apply(&store, 1, &txs.iter().collect::<Vec<_>>()).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let progress = move |done, total| {
+        noted.lock().unwrap().push((done, total));
+        ControlFlow::Continue(())
+    };
+    let counted = store.utxo_set(true, Arc::new(progress)).await.unwrap();
+    assert_eq!((counted.coins, counted.transactions), (6_000 + 30 * 150, 6_000));
+    assert_eq!(kept(&store).await, Some(counted));
+    let seen = seen.lock().unwrap();
+    assert!(
+        seen.len() > 250 && seen.is_sorted() && seen.last() == Some(&(6_000, 6_000)),
+        "{:?}",
+        seen.last()
+    );
+}
+
+/// Whoever stops waiting for a count does not leave a thread behind that goes on with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_nobody_waits_for_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), true);
+    let txs: Vec<Tx> = (0..2_000).map(|number| coin(&number.to_string(), 1)).collect();
+    apply(&store, 1, &txs.iter().collect::<Vec<_>>()).await;
+    let (started, starts) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let progress = move |_, _| {
+        started.send(()).unwrap();
+        goes_on.lock().unwrap().recv().unwrap();
+        ControlFlow::Continue(())
+    };
+    let counting = tokio::spawn(async move { store.utxo_set(true, Arc::new(progress)).await });
+    starts.recv().unwrap();
+    counting.abort();
+    assert!(counting.await.unwrap_err().is_cancelled());
+    go_on.send(()).unwrap();
+    // The channel closes when the work has ended and what it was given is dropped; there was no second look.
+    assert!(starts.recv().is_err());
+}
+
+#[tokio::test]
+async fn wrong_figures_are_named_given_up_and_set_right() {
+    let directory = a_store(true).await;
+    let raw = Raw::open(directory.path());
+    let entry = raw.get("meta", KEY).unwrap();
+    let hash_of_nothing = {
+        let other = tempfile::tempdir().unwrap();
+        drop(open(other.path(), true));
+        Raw::open(other.path()).get("meta", KEY).unwrap().split_off(20)
+    };
+    drop(raw);
+    let mut one_more = entry.clone();
+    one_more[1] += 1;
+    let other_hash = [&entry[..entry.len() - 769], &hash_of_nothing].concat();
+    for wrong in [one_more, other_hash] {
+        Raw::open(directory.path()).put("meta", KEY, &wrong);
+        let store = open(directory.path(), true);
+        let report = verify(&store).await;
+        let named = report
+            .problems
+            .iter()
+            .any(|problem| problem.contains("UTXO set") && problem.contains("302 coins"));
+        assert!(named, "{report}");
+        assert_eq!(count(&store).await.coins, 302);
+        assert_eq!(kept(&store).await, None, "what is known to be wrong is not shown");
+        drop(store);
+        let store = open(directory.path(), true);
+        assert_eq!(kept(&store).await, None);
+        assert_eq!(Some(count(&store).await), kept(&store).await);
+        let report = verify(&store).await;
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+/// Figures that say fewer coins than a block spends cannot be right. The block is, and is applied.
+#[tokio::test]
+async fn figures_that_would_fall_below_nothing_are_given_up() {
+    let directory = a_store(true).await;
+    let none = [&[1, 0, 0][..], &[0; 16], &[0]].concat();
+    Raw::open(directory.path()).put("meta", KEY, none);
+    let store = open(directory.path(), true);
+    apply(&store, 2, &[&burn("end", &[(&coin("one", 2), 0)])]).await;
+    assert_eq!(kept(&store).await, None);
+    assert_eq!(count(&store).await.coins, 301);
+    assert_eq!(kept(&store).await.unwrap().coins, 301);
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_refused_by_name() {
+    let directory = a_store(true).await;
+    Raw::open(directory.path()).put("meta", KEY, b"garbage");
+    match EmbeddedStore::open(directory.path(), small(), options()).err() {
+        Some(StoreError::Corrupt { what, .. }) if what.contains("UTXO set") => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A record that cannot be read, or of which a page is missing, makes no count at all rather than a wrong one.
+#[tokio::test]
+async fn a_damaged_record_is_an_error_and_not_a_smaller_set() {
+    let wide = coin("wide", 300);
+    let page = |number: u32| [&wide.txid.0[..], &number.to_be_bytes()].concat();
+    for key in [wide.txid.0.to_vec(), page(1), page(2)] {
+        let directory = a_store(true).await;
+        Raw::open(directory.path()).delete("tx", &key);
+        let store = open(directory.path(), true);
+        let result = store.utxo_set(false, quietly()).await;
+        let name = wide.txid.to_string();
+        assert!(
+            matches!(&result, Err(StoreError::Corrupt { what, .. }) if what.contains(&name)),
+            "{result:?}"
+        );
+    }
+}

@@ -1,0 +1,423 @@
+//! The chain's UTXO set in figures: how many coins, how much they are worth, and their hash as Bitcoin Core prints it.
+//!
+//! A coin is an output of a transaction mined on the longest chain that no mined transaction spends
+//! ([`Slot::is_coin`]). [`UtxoCounter`] counts them record by record; [`UtxoChange`] says what a write did to them, from the
+//! pages before and after. Both go through the same walk over a page, so nothing can be a coin to one and not to the other.
+//!
+//! # Correctness
+//! The hash is a product, in which neither order nor grouping matters ([`MuHash`]). So a count that takes an hour and the changes
+//! made meanwhile add up to the set as it is at the end, and several threads can share one block's coins.
+//!
+//! What decides about all coins of a record (at which height it is mined, and whether it is a coinbase) stands on its first
+//! page. When that changes, coins change on pages that the write itself did not touch: [`UtxoChange::of`] reads those.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::OnceLock,
+    thread::{self, ScopedJoinHandle},
+};
+
+use sapwood_muhash::{MuHash, display_hex};
+use sapwood_types::{
+    BlockMark, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE, TxId, codec::Reader,
+    coin::write_coin, page::extra_pages,
+};
+
+use crate::{Changes, PageSource, StoreError, working_set::PageKey};
+
+/// Below so many coins for each, further threads cost more than they save: starting one takes as long as hashing about twenty.
+const COINS_PER_THREAD: usize = 64;
+/// Coins are written down up to this size before they are hashed together.
+const PENDING_BYTES: usize = 1 << 20;
+
+/// The UTXO set of the chain, in figures.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UtxoSet {
+    /// The last applied block.
+    pub last: Option<BlockMark>,
+    /// How many coins there are.
+    pub coins: u64,
+    /// How many transactions they belong to.
+    pub transactions: u64,
+    /// What they are worth, in the chain's smallest unit.
+    pub amount: u128,
+    /// Their hash, where it is kept or was asked for. [`UtxoSet::digest`] is what people compare.
+    pub hash: Option<MuHash>,
+}
+
+impl UtxoSet {
+    /// A set without coins.
+    pub fn empty(with_hash: bool) -> Self {
+        Self { hash: with_hash.then(MuHash::new), ..Self::default() }
+    }
+
+    /// The hash as `gettxoutsetinfo muhash` of Bitcoin Core prints it. Takes milliseconds.
+    pub fn digest(&self) -> Option<String> {
+        self.hash.as_ref().map(|hash| display_hex(&hash.finalize()))
+    }
+
+    /// The coins of both sets, which have none in common.
+    #[must_use]
+    pub fn joined(self, other: UtxoSet) -> UtxoSet {
+        let hash = self.hash.zip(other.hash).map(|(mut hash, other)| {
+            hash.combine(&other);
+            hash
+        });
+        UtxoSet {
+            last: self.last,
+            coins: self.coins + other.coins,
+            transactions: self.transactions + other.transactions,
+            amount: self.amount + other.amount,
+            hash,
+        }
+    }
+
+    /// The set after a change. Nothing if it cannot have been the set before it: less would be left than nothing.
+    pub fn changed(&self, by: &UtxoChange) -> Option<UtxoSet> {
+        let hash = self.hash.as_ref().zip(by.hash.as_ref()).map(|(hash, by)| {
+            let mut hash = hash.clone();
+            hash.combine(by);
+            hash
+        });
+        Some(UtxoSet {
+            last: self.last,
+            coins: self.coins.checked_add_signed(by.coins)?,
+            transactions: self.transactions.checked_add_signed(by.transactions)?,
+            amount: self.amount.checked_add_signed(by.amount)?,
+            hash,
+        })
+    }
+}
+
+impl fmt::Debug for UtxoSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UtxoSet")
+            .field("last", &self.last)
+            .field("coins", &self.coins)
+            .field("transactions", &self.transactions)
+            .field("amount", &self.amount)
+            .field("hash", &self.digest())
+            .finish()
+    }
+}
+
+impl fmt::Display for UtxoSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UtxoSet { coins, transactions, amount, .. } = self;
+        write!(f, "{coins} coins of {transactions} transactions, {amount} in all")?;
+        self.digest().map_or(Ok(()), |digest| write!(f, ", muhash {digest}"))
+    }
+}
+
+/// What decides about all coins of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Minted {
+    height: Height,
+    coinbase: bool,
+}
+
+/// When and how the coins of a record were made; nothing if it is not mined, and has none.
+fn minted(master: &MasterPage) -> Option<Minted> {
+    master.head.mined_at().map(|height| Minted { height, coinbase: master.head.coinbase })
+}
+
+/// Calls `coin` with the wanted coins of one page.
+fn page_coins(
+    txid: TxId,
+    number: u32,
+    page: &OutputPage,
+    wanted: impl Fn(usize) -> bool,
+    mut coin: impl FnMut(OutPoint, &Output),
+) -> Result<(), StoreError> {
+    let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
+    let is_wanted = |place: usize| page.slots[place].is_coin() && wanted(place);
+    let Some(last) = (0..page.slots.len()).rev().find(|place| is_wanted(*place)) else { return Ok(()) };
+    let mut reader = Reader::new(page.outputs.clone());
+    for place in 0..=last {
+        let output = Output::decode(&mut reader).map_err(corrupt)?;
+        if is_wanted(place) {
+            let disagree = DecodeError::Inconsistent { what: "outputs", problem: "slot and output disagree" };
+            let output = output.ok_or_else(|| corrupt(disagree))?;
+            coin(OutPoint::new(txid, number * PAGE_SIZE + place as u32), &output);
+        }
+    }
+    Ok(())
+}
+
+/// Counts coins record by record: each first page is followed by the further pages of its record, in order.
+pub struct UtxoCounter {
+    set: UtxoSet,
+    current: Option<Current>,
+    coin: Vec<u8>,
+}
+
+/// The record whose pages are being read.
+struct Current {
+    txid: TxId,
+    minted: Option<Minted>,
+    next_page: u32,
+    last_page: u32,
+    has_coins: bool,
+}
+
+fn missing_page(txid: TxId) -> StoreError {
+    let cause = DecodeError::Inconsistent { what: "record", problem: "a page is missing or left over" };
+    StoreError::Corrupt { what: format!("transaction {txid}"), cause }
+}
+
+impl UtxoCounter {
+    /// A counter that has seen nothing yet.
+    pub fn new(with_hash: bool) -> Self {
+        Self { set: UtxoSet::empty(with_hash), current: None, coin: Vec::new() }
+    }
+
+    /// The first page of the next record.
+    pub fn master(&mut self, txid: TxId, master: &MasterPage) -> Result<(), StoreError> {
+        self.end_record()?;
+        let last_page = extra_pages(master.head.output_count);
+        self.current =
+            Some(Current { txid, minted: minted(master), next_page: 1, last_page, has_coins: false });
+        self.page(0, &master.page)
+    }
+
+    /// The next further page of the same record.
+    pub fn extra(&mut self, txid: TxId, number: u32, page: &OutputPage) -> Result<(), StoreError> {
+        let expected = |current: &&mut Current| current.txid == txid && current.next_page == number;
+        let current = self.current.as_mut().filter(expected).ok_or_else(|| missing_page(txid))?;
+        current.next_page += 1;
+        self.page(number, page)
+    }
+
+    fn page(&mut self, number: u32, page: &OutputPage) -> Result<(), StoreError> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let Some(Minted { height, coinbase }) = current.minted else { return Ok(()) };
+        let set = &mut self.set;
+        let bytes = &mut self.coin;
+        page_coins(
+            current.txid,
+            number,
+            page,
+            |_| true,
+            |outpoint, output| {
+                set.coins += 1;
+                set.transactions += u64::from(!current.has_coins);
+                current.has_coins = true;
+                set.amount += u128::from(output.value);
+                if let Some(hash) = &mut set.hash {
+                    bytes.clear();
+                    write_coin(outpoint, height, coinbase, output, bytes);
+                    hash.insert(bytes);
+                }
+            },
+        )
+    }
+
+    fn end_record(&mut self) -> Result<(), StoreError> {
+        match self.current.take() {
+            Some(current) if current.next_page != current.last_page + 1 => Err(missing_page(current.txid)),
+            _ => Ok(()),
+        }
+    }
+
+    /// All coins seen. The caller knows at which block.
+    pub fn finish(mut self) -> Result<UtxoSet, StoreError> {
+        self.end_record()?;
+        Ok(self.set)
+    }
+}
+
+/// What a write did to the UTXO set.
+#[derive(Clone, Debug, Default)]
+pub struct UtxoChange {
+    coins: i64,
+    transactions: i64,
+    amount: i128,
+    hash: Option<MuHash>,
+    /// Whether any coin came or went: the figures can be the same although the coins are not.
+    touched: bool,
+}
+
+impl UtxoChange {
+    /// No change.
+    pub fn none(with_hash: bool) -> Self {
+        Self { hash: with_hash.then(MuHash::new), ..Self::default() }
+    }
+
+    /// Whether no coin came or went.
+    pub fn is_none(&self) -> bool {
+        !self.touched
+    }
+
+    /// Whether the hash follows too.
+    pub fn has_hash(&self) -> bool {
+        self.hash.is_some()
+    }
+
+    /// This change, and then another one.
+    pub fn then(&mut self, other: &UtxoChange) {
+        self.coins += other.coins;
+        self.transactions += other.transactions;
+        self.amount += other.amount;
+        self.touched |= other.touched;
+        self.hash = self.hash.take().zip(other.hash.as_ref()).map(|(mut hash, other)| {
+            hash.combine(other);
+            hash
+        });
+    }
+
+    /// What these changes do to the coins. Pages that did not change, but whose record came onto the longest chain or left it,
+    /// are read from `source`.
+    pub fn of(changes: &Changes, source: &dyn PageSource, with_hash: bool) -> Result<Self, StoreError> {
+        let mut walk = Walk { change: Self::none(with_hash), pending: Pending::default() };
+        for (txid, entry) in &changes.masters {
+            let (before, now) = (entry.before.as_deref(), entry.now.as_deref());
+            let minted = [before.and_then(minted), now.and_then(minted)];
+            if minted == [None, None] {
+                continue;
+            }
+            let has_coins = |master: Option<&MasterPage>, minted: Option<Minted>| {
+                i64::from(minted.is_some() && master.is_some_and(|master| master.open_slots() > 0))
+            };
+            walk.change.transactions += has_coins(now, minted[1]) - has_coins(before, minted[0]);
+            let pages = [before, now].map(|master| master.map(|master| &master.page));
+            walk.page(*txid, 0, minted, pages)?;
+            let further =
+                [before, now].map(|master| master.map_or(0, |page| extra_pages(page.head.output_count)));
+            if further != [0, 0] {
+                walk.further_pages(changes, source, *txid, minted, further)?;
+            }
+        }
+        walk.hash_pending();
+        Ok(walk.change)
+    }
+}
+
+/// A walk over changed pages.
+struct Walk {
+    change: UtxoChange,
+    pending: Pending,
+}
+
+impl Walk {
+    /// The further pages of a record whose first page changed. Whoever changes a further page changes the first one too.
+    fn further_pages(
+        &mut self,
+        changes: &Changes,
+        source: &dyn PageSource,
+        txid: TxId,
+        minted: [Option<Minted>; 2],
+        further: [u32; 2],
+    ) -> Result<(), StoreError> {
+        let from = changes.extras.partition_point(|(key, _)| *key < (txid, 0));
+        for ((_, number), entry) in changes.extras[from..].iter().take_while(|((of, _), _)| *of == txid) {
+            self.page(txid, *number, minted, [entry.before.as_deref(), entry.now.as_deref()])?;
+        }
+        if minted[0] != minted[1] {
+            // A page that is there before and after without being changed. Coming and going records change all of theirs.
+            let is_changed =
+                |key: &PageKey| changes.extras.binary_search_by_key(key, |(key, _)| *key).is_ok();
+            let pages = (1..=further[0].min(further[1])).map(|number| (txid, number));
+            let untouched: Vec<PageKey> = pages.filter(|key| !is_changed(key)).collect();
+            for ((_, number), page) in untouched.iter().zip(source.extras(&untouched)?) {
+                let page = page.ok_or_else(|| missing_page(txid))?;
+                self.page(txid, *number, minted, [Some(&page), Some(&page)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One page before and after. Coins that stay as they are are passed over without being looked at.
+    fn page(
+        &mut self,
+        txid: TxId,
+        number: u32,
+        minted: [Option<Minted>; 2],
+        pages: [Option<&OutputPage>; 2],
+    ) -> Result<(), StoreError> {
+        let same = minted[0] == minted[1]
+            && matches!(pages, [Some(before), Some(now)] if before.outputs == now.outputs);
+        let is_coin = |page: Option<&OutputPage>, place: usize| {
+            page.is_some_and(|page| page.slots.get(place).is_some_and(|slot| slot.is_coin()))
+        };
+        let moves = |place: usize| !(same && is_coin(pages[0], place) && is_coin(pages[1], place));
+        for (comes, (minted, page)) in [false, true].into_iter().zip(minted.into_iter().zip(pages)) {
+            let (Some(minted), Some(page)) = (minted, page) else { continue };
+            page_coins(txid, number, page, moves, |outpoint, output| {
+                self.coin(comes, outpoint, minted, output)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn coin(&mut self, comes: bool, outpoint: OutPoint, minted: Minted, output: &Output) {
+        let sign = if comes { 1 } else { -1 };
+        self.change.touched = true;
+        self.change.coins += sign;
+        self.change.amount += i128::from(sign) * i128::from(output.value);
+        if self.change.hash.is_some() {
+            let Pending { bytes, coins } = &mut self.pending;
+            let start = bytes.len();
+            write_coin(outpoint, minted.height, minted.coinbase, output, bytes);
+            coins.push(PendingCoin { bytes: start..bytes.len(), comes });
+            if bytes.len() > PENDING_BYTES {
+                self.hash_pending();
+            }
+        }
+    }
+
+    fn hash_pending(&mut self) {
+        if let Some(hash) = &mut self.change.hash {
+            self.pending.hash_into(hash);
+        }
+    }
+}
+
+/// Coins written down one after the other, to be hashed together.
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    coins: Vec<PendingCoin>,
+}
+
+/// Where a coin lies, and whether it comes or goes.
+struct PendingCoin {
+    bytes: Range<usize>,
+    comes: bool,
+}
+
+impl Pending {
+    /// Hashes all that is written down, on all cores if it is much.
+    fn hash_into(&mut self, hash: &mut MuHash) {
+        let share = self.coins.len().div_ceil(cores()).max(COINS_PER_THREAD);
+        let mut shares = self.coins.chunks(share);
+        let own = shares.next().unwrap_or_default();
+        let hash_share = |coins: &[PendingCoin]| {
+            let mut hash = MuHash::new();
+            for PendingCoin { bytes, comes } in coins {
+                let coin = &self.bytes[bytes.clone()];
+                if *comes { hash.insert(coin) } else { hash.remove(coin) }
+            }
+            hash
+        };
+        thread::scope(|scope| {
+            let start =
+                |coins| (coins, thread::Builder::new().spawn_scoped(scope, move || hash_share(coins)));
+            let others: Vec<_> = shares.map(start).collect();
+            hash.combine(&hash_share(own));
+            for (coins, other) in others {
+                // If no other thread could be started, this one does its share.
+                let other = other.map_or_else(|_| Ok(hash_share(coins)), ScopedJoinHandle::join);
+                hash.combine(&other.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+        });
+        self.bytes.clear();
+        self.coins.clear();
+    }
+}
+
+/// How many threads hash at once. Asking the system reads files, so it is asked once.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
+}
