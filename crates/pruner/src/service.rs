@@ -401,8 +401,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
             if !matches!(reason, StopReason::Cancelled | StopReason::Stopping | StopReason::NoBlocks) {
                 // A job that looks through everything and could not begin has not done so.
                 sweep.look_back |= request.whole;
-                // The first block asks by itself; to ask again before it comes would never end.
-                shared.resume.store(reason != StopReason::NoBlocks, Ordering::Release);
+                shared.resume.store(true, Ordering::Release);
             }
             end_job(shared, request.job, JobState::Cancelled, Some(reason), None);
             // It may have become possible between the check and here.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
-    AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx, Utxo, UtxoSet,
-    WorkingSet, working_set::PageKey,
+    AddressKind, AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx,
+    Utxo, UtxoSet, WorkingSet, working_set::PageKey,
 };
 use sapwood_types::{
     BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
@@ -200,6 +200,16 @@ impl Engine {
     }
 
     fn by_address(&self, query: &AddressQuery) -> Result<Page<Utxo>, StoreError> {
+        let (kept, by) = match query.kind {
+            AddressKind::Address => (self.options.address_index.address, "address"),
+            AddressKind::Credential => (self.options.address_index.credential, "credential"),
+        };
+        if !kept {
+            // An empty page would be a lie.
+            let problem =
+                format!("this store keeps no index by {by}: make a new one with that index to ask by it");
+            return Err(StoreError::BadOption { problem });
+        }
         let snapshot = Snapshot::new(self);
         let prefix = keys::address_prefix(query.kind, &query.hash);
         let range = (prefix.to_vec(), keys::after_prefix(&prefix));
