@@ -21,7 +21,8 @@ pub(crate) async fn large(world: &World, label: &str) -> (Tx, External) {
     let tx = Tx { size: 40_000, ..burn(label, &[(&spent, 0)]) };
     let body = Bytes::from(format!("the body of {label}"));
     let external = world.bodies.as_ref().unwrap().keep(&tx, body).await.unwrap().unwrap();
-    let request = CreateRequest { external: Some(external), ..CreateRequest::mined(tx.clone(), 901, Height(2)) };
+    let request =
+        CreateRequest { external: Some(external), ..CreateRequest::mined(tx.clone(), 901, Height(2)) };
     world.store.create(vec![request], Height(2)).await.unwrap();
     (tx, external)
 }
@@ -45,7 +46,10 @@ async fn the_body_goes_with_its_record_and_stays_as_long() {
     assert_eq!(bodies.get(tx.txid, external).await, Ok(Bytes::from_static(b"the body of large")));
     world.extend_to(7).await;
     let explanation = world.pruner.explain(tx.txid).await.unwrap();
-    assert!(explanation.may_go && explanation.to_string().contains("is there and goes first"), "{explanation}");
+    assert!(
+        explanation.may_go && explanation.to_string().contains("is there and goes first"),
+        "{explanation}"
+    );
     let job = world.prune().await;
     assert_eq!((job.counts.bodies_deleted, world.has(&tx).await), (1, false));
     assert_eq!(bodies.exists(tx.txid, external).await, Ok(false));
@@ -75,7 +79,8 @@ async fn a_body_that_is_gone_already_is_fine() {
     let directory = tempfile::tempdir().unwrap();
     let world = world_with(directory.path()).await;
     let (tx, external) = large(&world, "large").await;
-    std::fs::remove_file(directory.path().join(sapwood_pruner::bodies::key(&tx.txid, external).to_string())).unwrap();
+    std::fs::remove_file(directory.path().join(sapwood_pruner::bodies::key(&tx.txid, external).to_string()))
+        .unwrap();
     world.extend_to(7).await;
     assert_eq!(world.prune_ok().await, 2);
     assert!(!world.has(&tx).await);

@@ -63,22 +63,22 @@ impl S3Server {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 let (service, trouble, seen) = (service.clone(), Arc::clone(&troubled), Arc::clone(&noted));
-                let answer = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-                    let (service, trouble, seen) = (service.clone(), Arc::clone(&trouble), Arc::clone(&seen));
-                    async move {
-                        seen.lock().push(format!("{} {}", request.method(), request.uri().path()));
-                        let is_delete = request.method() == hyper::Method::DELETE;
-                        match meet(&trouble, is_delete).await {
-                            Some(status) => {
-                                Ok(hyper::Response::builder().status(status).body(s3s::Body::empty()).unwrap())
-                            }
-                            None => {
-                                use hyper::service::Service;
-                                service.call(request).await
+                let answer =
+                    hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                        let (service, trouble, seen) =
+                            (service.clone(), Arc::clone(&trouble), Arc::clone(&seen));
+                        async move {
+                            seen.lock().push(format!("{} {}", request.method(), request.uri().path()));
+                            let is_delete = request.method() == hyper::Method::DELETE;
+                            match meet(&trouble, is_delete).await {
+                                Some(status) => Ok(hyper::Response::builder()
+                                    .status(status)
+                                    .body(s3s::Body::empty())
+                                    .unwrap()),
+                                None => service.call(request.map(s3s::Body::from)).await,
                             }
                         }
-                    }
-                });
+                    });
                 connections.spawn(async move {
                     // A client that goes away is no concern of the server.
                     let connection = auto::Builder::new(TokioExecutor::new());
