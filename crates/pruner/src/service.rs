@@ -389,6 +389,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         job.counts = run.counts().clone();
         job.durations = run.durations().clone();
     });
+    shared.measure().await;
     match result {
         Ok(()) => end_job(shared, request.job, JobState::Completed, None, None),
         Err(Halt::Stop(reason)) if reason.is_limit() => {
@@ -423,7 +424,6 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
     if completed && sweep.look_back && shared.requests.waiting().is_none() {
         shared.submit(Trigger::Continued, None, true);
     }
-    shared.measure().await;
 }
 
 fn end_job(
