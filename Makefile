@@ -7,7 +7,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # What `make run` does. Change it here only.
-RUN_ARGS ?= bench run --for 30s
+RUN_ARGS ?= demo
 # Fuzzing: seconds for each target, which targets (all when empty), and the sanitizer. "none" is the one that the
 # stable toolchain can build; with nightly, try FUZZ_SANITIZER=address.
 FUZZ_SECONDS ?= 60
@@ -28,7 +28,7 @@ setup: ## Check the build tools and install the missing ones (Debian, Ubuntu)
 build: setup ## Build everything
 	cargo build --release --workspace
 
-run: setup ## Show Sapwood at work for half a minute
+run: setup ## Show a node at work, with a page to look at; Ctrl-C ends it
 	cargo run --release -p sapwood -- $(RUN_ARGS)
 
 # The doctests go first, so that the last words are the summary of the test runner.

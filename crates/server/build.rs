@@ -3,7 +3,7 @@
 use std::{env, error::Error, fs, path::PathBuf};
 
 const PROTO_ROOT: &str = "../../proto";
-const FILES: [&str; 2] = ["sapwood/v1/chain.proto", "sapwood/v1/utxo.proto"];
+const FILES: [&str; 3] = ["sapwood/v1/chain.proto", "sapwood/v1/pruner.proto", "sapwood/v1/utxo.proto"];
 
 /// `google.protobuf.MethodOptions.IdempotencyLevel.NO_SIDE_EFFECTS`.
 const NO_SIDE_EFFECTS: i32 = 1;

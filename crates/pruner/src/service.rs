@@ -1,6 +1,7 @@
 //! The pruner as a task: hears what happens to the chain, and does one job after the other.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -354,7 +355,7 @@ async fn catch_up(shared: &Shared, missed: u64) {
 /// Does one job after the other.
 async fn work(shared: &Shared, position: Option<Cursor>) {
     let mut stopping = shared.stopping.subscribe();
-    let mut sweep = Sweep { look_back: position.is_some(), position };
+    let mut sweep = Sweep { look_back: position.is_some(), position, preserved: HashMap::new() };
     let mut pacer = Pacer::new(shared.options.pacing);
     loop {
         let request = tokio::select! {
@@ -396,7 +397,8 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         }
         Err(Halt::Stop(reason)) => {
             shared.metrics.skipped(reason.label());
-            if !matches!(reason, StopReason::Cancelled | StopReason::Stopping) {
+            // The first block comes with an event of its own.
+            if !matches!(reason, StopReason::Cancelled | StopReason::Stopping | StopReason::NoBlocks) {
                 // A job that looks through everything and could not begin has not done so.
                 sweep.look_back |= request.whole;
                 // The first block asks by itself; to ask again before it comes would never end.

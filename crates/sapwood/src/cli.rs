@@ -8,8 +8,10 @@ use crate::{
     bench,
     command::{
         config::PrintConfig,
+        demo::Demo,
         get::Get,
         import::Import,
+        pruning::{Explain, HoldCommand, Prune},
         roll_back::RollBack,
         run::{self, Run},
         status::ShowStatus,
@@ -40,6 +42,8 @@ enum LogFormat {
 enum Command {
     /// Follow a chain until stopped, as the configuration says.
     Run(Run),
+    /// Show a node at work on a made-up chain, with a status page to look at.
+    Demo(Demo),
     /// Print the configuration in effect, with comments.
     Config(PrintConfig),
     /// Take over a chain from files.
@@ -52,6 +56,15 @@ enum Command {
     /// Look up a transaction, an output or an address.
     #[command(subcommand)]
     Get(Get),
+    /// Prune, or see what would be pruned and what holds it back.
+    #[command(subcommand)]
+    Prune(Prune),
+    /// Why something is still here, and when it could go.
+    #[command(subcommand)]
+    Explain(Explain),
+    /// Set, list and release holds, which keep what somebody still needs.
+    #[command(subcommand)]
+    Hold(HoldCommand),
     /// Take blocks back by hand.
     #[command(name = "rollback")]
     RollBack(RollBack),
@@ -72,6 +85,7 @@ impl Cli {
         log(log_format, "warn");
         match command {
             Command::Run(_) => {}
+            Command::Demo(demo) => demo.run()?,
             Command::Config(config) => config.run()?,
             Command::Import(import) => import.run()?,
             Command::Status(status) => status.run()?,
@@ -81,6 +95,9 @@ impl Cli {
                 }
             }
             Command::Get(get) => get.run()?,
+            Command::Prune(prune) => prune.run()?,
+            Command::Explain(explain) => explain.run()?,
+            Command::Hold(hold) => hold.run()?,
             Command::RollBack(roll_back) => roll_back.run()?,
             Command::Bench(command) => command.run()?,
         }

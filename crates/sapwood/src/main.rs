@@ -5,6 +5,7 @@ mod cli;
 mod command;
 mod config;
 mod node;
+mod remote;
 mod status;
 
 use std::process::ExitCode;

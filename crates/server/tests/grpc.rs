@@ -1,5 +1,7 @@
 //! The services through a client: what is stored comes back, items fail on their own, streams tell what happens.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
 mod support;
 
 use bytes::Bytes;
@@ -135,7 +137,7 @@ async fn a_chain_is_fed_rolled_back_and_heard() {
         });
     }
     assert_eq!(heard, ["state", "block", "mined", "block", "mined", "rolled back"]);
-    let status = chain.get_status(GetStatusRequest {}).await.unwrap().into_inner();
+    let status = chain.get_status(GetChainStatusRequest {}).await.unwrap().into_inner();
     assert_eq!((status.state(), status.fed, status.transactions), (ChainState::Running, true, 2));
     assert_eq!(status.last_applied.unwrap().height, 100);
     server.end().await;

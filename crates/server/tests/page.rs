@@ -2,12 +2,7 @@
 //!
 //! `scripts/browser-env.sh` installs what it needs. With `SAPWOOD_SCREENSHOTS=DIRECTORY` it lets the node run for a while and leaves
 //! pictures there.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -60,14 +55,16 @@ struct Running {
 async fn start() -> Running {
     let directory = tempfile::tempdir().unwrap();
     let index = AddressIndexing { address: true, credential: false };
-    let embedded = EmbeddedOptions { address_index: index, write_buffer_bytes: 1 << 20, ..EmbeddedOptions::default() };
+    let embedded =
+        EmbeddedOptions { address_index: index, write_buffer_bytes: 1 << 20, ..EmbeddedOptions::default() };
     let store = Arc::new(EmbeddedStore::open(directory.path(), policy(), embedded).unwrap());
     let shared: Arc<dyn Store> = Arc::clone(&store) as _;
     let events = Events::default();
     let chain = Chain::new(Arc::clone(&shared), events.clone(), ChainOptions::default());
     let options_of_pruner = PrunerOptions::with_policy(policy());
-    let pruner =
-        Pruner::start(Arc::clone(&shared), events, None, options_of_pruner, Arc::new(SystemClock)).await.unwrap();
+    let pruner = Pruner::start(Arc::clone(&shared), events, None, options_of_pruner, Arc::new(SystemClock))
+        .await
+        .unwrap();
     pruner.register(Consumer::Persister).await.unwrap();
     let source = SyntheticSource::new(options()).unwrap();
     let stop = Stop::default();
@@ -133,7 +130,8 @@ fn browser_modules() -> PathBuf {
 async fn the_page_works_in_a_real_browser() {
     let modules = browser_modules();
     let running = start().await;
-    let listener = Listener::bind(ListenOptions { address: "127.0.0.1:0".parse().unwrap(), ..ListenOptions::http() });
+    let listener =
+        Listener::bind(ListenOptions { address: "127.0.0.1:0".parse().unwrap(), ..ListenOptions::http() });
     let listener = listener.await.unwrap();
     let address = listener.address();
     let tokens = Tokens { read: None, admin: Some(Secret::new(ADMIN).unwrap()) };
@@ -153,7 +151,8 @@ async fn the_page_works_in_a_real_browser() {
         status = running.node.status().await;
     }
     let last = running.store.last_applied().await.unwrap().unwrap();
-    let block = running.source.block(&last.hash).await.unwrap().expect("the source remembers its newest blocks");
+    let block =
+        running.source.block(&last.hash).await.unwrap().expect("the source remembers its newest blocks");
     let tx = &block.txs[0];
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page.mjs");
     let output = tokio::process::Command::new("node")
@@ -166,7 +165,10 @@ async fn the_page_works_in_a_real_browser() {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(Duration::from_secs(240), output).await.expect("the browser ends in time").unwrap();
+    let output = tokio::time::timeout(Duration::from_secs(240), output)
+        .await
+        .expect("the browser ends in time")
+        .unwrap();
     let (told, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{told}");
     assert!(output.status.success(), "{told}\n{problems}");

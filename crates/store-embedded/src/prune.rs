@@ -250,6 +250,20 @@ impl StorePrune for EmbeddedStore {
         self.run(move |engine| engine.expire_preservations(height, limit)).await?
     }
 
+    async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
+        self.run(move |engine| {
+            engine.change(|change| {
+                change.set.load(preserved.iter().map(|(txid, _)| *txid))?;
+                let mut ended = 0;
+                for (txid, until) in &preserved {
+                    ended += usize::from(preserve::end(&mut change.set, *txid, *until)?);
+                }
+                Ok(ended)
+            })
+        })
+        .await?
+    }
+
     async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
         self.run(move |engine| engine.prune_undo(below)).await?
     }

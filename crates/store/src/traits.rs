@@ -182,6 +182,12 @@ pub trait StorePrune: Send + Sync {
     /// record follows from its content alone.
     async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError>;
 
+    /// Ends the preservation of each of these that is preserved up to exactly this height, and returns how many were: whoever set one
+    /// can take it back once its reason is gone, without ending one that somebody else set. A store that cannot ends none.
+    async fn end_preservations(&self, _preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
     /// Drops undo records below a height, but never one a rollback could need. Returns how many.
     async fn prune_undo(&self, below: Height) -> Result<u64, StoreError>;
 }

@@ -274,6 +274,10 @@ impl StorePrune for ModelStore {
         Ok(self.read().prune_cursor())
     }
 
+    async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
+        Ok(self.write(|model| model.end_preservations(&preserved)))
+    }
+
     async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
         Ok(self.write(|model| model.expire_preservations(height, limit)))
     }

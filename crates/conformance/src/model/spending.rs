@@ -288,6 +288,20 @@ impl Model {
         self.each(txids, one).map(|present| present.into_iter().sum())
     }
 
+    /// Ends preservations up to exactly these heights.
+    pub fn end_preservations(&mut self, preserved: &[(TxId, Height)]) -> usize {
+        let mut ended = 0;
+        for (txid, until) in preserved {
+            if let Some(record) = self.record_mut(*txid)
+                && record.head.preserve_until == Some(*until)
+            {
+                record.head.preserve_until = None;
+                ended += 1;
+            }
+        }
+        ended
+    }
+
     /// Ends preservations.
     pub fn expire_preservations(&mut self, height: Height, limit: usize) -> usize {
         let over = |record: &TxRecord| record.head.preserve_until.filter(|until| *until <= height);

@@ -106,6 +106,7 @@ macro_rules! conformance_cases {
                 the_greater_height_wins_and_absent_ones_are_skipped,
                 a_preservation_ends_at_its_height,
                 preservations_end_lowest_first_up_to_the_limit,
+                whoever_preserved_can_end_it_and_nobody_elses,
                 the_end_of_a_preservation_rechecks_everything,
                 what_happened_meanwhile_counts_at_the_end,
                 a_forgotten_record_takes_its_preservation_with_it,

@@ -168,3 +168,30 @@ pub async fn a_forgotten_record_takes_its_preservation_with_it<F: StoreFactory>(
     assert_eq!(s.counts().await.map(|counts| counts.records), Ok(1));
     s.sound().await;
 }
+
+/// A preservation can be taken back by who knows exactly how far it goes; one that somebody else has made longer stays. A store
+/// that ends none is fine too, but then none may have ended.
+pub async fn whoever_preserved_can_end_it_and_nobody_elses<F: StoreFactory>(factory: &F) {
+    let s = Subject::new(factory, small()).await;
+    let (mine, longer, absent) = (burn("mine", &[]), burn("longer", &[]), coin("absent", 1));
+    for tx in [&mine, &longer] {
+        s.add_mined(tx, 1).await;
+    }
+    assert_eq!(s.keep(&[&mine, &longer], 20).await, 2);
+    assert_eq!(s.keep(&[&longer], 30).await, 1);
+    let mine_until_20 =
+        || vec![(mine.txid, Height(20)), (longer.txid, Height(20)), (absent.txid, Height(20))];
+    let ended = s.end_preservations(mine_until_20()).await.expect("end");
+    assert!(ended <= 1, "{ended} ended");
+    let left = if ended == 1 { None } else { Some(Height(20)) };
+    assert_eq!(s.head(&mine).await.preserve_until, left);
+    assert_eq!(
+        s.settled(&mine).await,
+        (ended == 1).then_some(1),
+        "what becomes of it follows from its content"
+    );
+    assert_eq!(s.head(&longer).await.preserve_until, Some(Height(30)));
+    assert!(!s.has(&absent).await);
+    assert_eq!(s.end_preservations(mine_until_20()).await, Ok(0), "only once");
+    s.sound().await;
+}

@@ -1,58 +1,96 @@
 //! Phase 1: preserve the parents of old unmined transactions, and end preservations that are over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use sapwood_types::{Height, TxId};
 
 use super::{Halt, Run, RunError};
 use crate::safety::Situation;
 
+/// Preservations that the pruner made, and up to which height. In memory: those of an earlier process end at their height.
+pub(crate) type Preserved = HashMap<TxId, Height>;
+
 impl Run<'_> {
     /// Preserves the parents of every transaction that has been unmined for longer than the policy says. All of them, a page at a
     /// time: a cap would starve those behind it. Any failure ends the job before anything is deleted; an absent parent is none.
     ///
-    /// A transaction that lost against another holds no output and cannot be mined inside the window, so it needs no parents.
-    pub(super) async fn preserve_parents(&mut self, situation: &Situation) -> Result<(), Halt> {
+    /// A transaction that lost against another holds no output and cannot be mined inside the window, so it needs no parents. Once a
+    /// transaction is mined or gone, its parents need no preservation: what the pruner preserved for it is let go again.
+    pub(super) async fn preserve_parents(
+        &mut self,
+        situation: &Situation,
+        preserved: &mut Preserved,
+    ) -> Result<(), Halt> {
         let policy = &situation.policy;
-        if situation.height.0 <= policy.unmined_retention {
-            return Ok(());
-        }
-        let cutoff = situation.height.minus(policy.unmined_retention);
-        let until = situation.height.plus(policy.parent_preservation);
-        // A preservation that is nearly fresh is left alone: to move each by one block with each block would rewrite all of them.
-        let fresh_from = situation.height.plus(policy.parent_preservation - policy.parent_preservation / 10);
-        let mut after = None;
-        loop {
-            let page = self.shared.store.old_unmined(cutoff, after, self.shared.options.chunk_records);
-            let page = page.await.map_err(failed)?;
-            let parents = self.parents(page.items, fresh_from).await?;
-            if !parents.is_empty() {
-                let preserved = self.shared.store.preserve(parents, until).await.map_err(RunError::from)?;
-                self.counts.parents_preserved += preserved as u64;
+        let mut needed = HashSet::new();
+        if situation.height.0 > policy.unmined_retention {
+            let cutoff = situation.height.minus(policy.unmined_retention);
+            let until = situation.height.plus(policy.parent_preservation);
+            // A preservation that is nearly fresh is left alone: to move each by one block with each block would rewrite all.
+            let fresh_from = until.minus(policy.parent_preservation / 10);
+            let mut after = None;
+            loop {
+                let page = self.shared.store.old_unmined(cutoff, after, self.shared.options.chunk_records);
+                let page = page.await.map_err(failed)?;
+                let parents = self.parents(page.items).await?;
+                needed.extend(parents.iter().map(|(parent, _)| *parent));
+                self.preserve(parents, fresh_from, until, preserved).await?;
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+                self.check()?;
+                self.tell();
             }
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-            self.check()?;
-            self.tell();
         }
+        self.let_go(&needed, preserved).await
     }
 
-    /// Stored parents of these transactions that are not preserved for long enough yet.
-    async fn parents(&self, txids: Vec<TxId>, fresh_from: Height) -> Result<Vec<TxId>, Halt> {
+    /// Stored parents of those transactions that could still be mined, and up to which height each is preserved.
+    async fn parents(&self, txids: Vec<TxId>) -> Result<Vec<(TxId, Option<Height>)>, Halt> {
         let children = self.shared.store.get_many(txids).await.map_err(failed)?;
         let waiting = children.into_iter().flatten().filter(|child| !child.head.is_conflicting());
         let parents: BTreeSet<TxId> =
             waiting.flat_map(|child| child.body.inputs).map(|input| input.outpoint.txid).collect();
         let parents = self.shared.store.get_many(parents.into_iter().collect()).await.map_err(failed)?;
-        let stale = |until: Option<Height>| until.is_none_or(|until| until < fresh_from);
-        Ok(parents
-            .into_iter()
-            .flatten()
-            .filter(|parent| stale(parent.head.preserve_until))
-            .map(|parent| parent.txid)
-            .collect())
+        Ok(parents.into_iter().flatten().map(|parent| (parent.txid, parent.head.preserve_until)).collect())
+    }
+
+    async fn preserve(
+        &mut self,
+        mut parents: Vec<(TxId, Option<Height>)>,
+        fresh_from: Height,
+        until: Height,
+        preserved: &mut Preserved,
+    ) -> Result<(), Halt> {
+        parents.retain(|(_, before)| before.is_none_or(|before| before < fresh_from));
+        if parents.is_empty() {
+            return Ok(());
+        }
+        let txids = parents.iter().map(|(parent, _)| *parent).collect();
+        let count = self.shared.store.preserve(txids, until).await.map_err(RunError::from)?;
+        self.counts.parents_preserved += count as u64;
+        for (parent, before) in parents {
+            // One that somebody else made is not the pruner's to end.
+            if before.is_none() || before == preserved.get(&parent).copied() {
+                preserved.insert(parent, until);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the pruner's own preservations of what is no longer a parent of an old unmined transaction.
+    async fn let_go(&mut self, needed: &HashSet<TxId>, preserved: &mut Preserved) -> Result<(), Halt> {
+        let over =
+            |(parent, until): (&TxId, &Height)| (!needed.contains(parent)).then_some((*parent, *until));
+        let over: Vec<(TxId, Height)> = preserved.iter().filter_map(over).collect();
+        for chunk in over.chunks(self.shared.options.chunk_records) {
+            let ended = self.shared.store.end_preservations(chunk.to_vec()).await?;
+            self.counts.preservations_expired += ended as u64;
+            chunk.iter().for_each(|(parent, _)| _ = preserved.remove(parent));
+            self.check()?;
+        }
+        Ok(())
     }
 
     /// Ends preservations that are over. What becomes of each record follows from its content.

@@ -17,8 +17,6 @@ use super::{Shape, workload::Workload};
 pub(super) const RETENTION: u32 = 20;
 /// Records deleted in one write.
 const PRUNE_CHUNK: usize = 1000;
-/// Transactions in a block that only makes outputs.
-const FUNDING_TXS: usize = 5000;
 
 pub(super) struct BenchChain {
     pub(super) store: EmbeddedStore,
@@ -27,9 +25,10 @@ pub(super) struct BenchChain {
 
 impl BenchChain {
     pub(super) fn new(directory: &Path, shape: &Shape, options: EmbeddedOptions) -> anyhow::Result<Self> {
+        let workload = Workload::new(shape)?;
         let store = EmbeddedStore::open(directory, Policy::with_retention(RETENTION), options)
             .context("opening the store to measure")?;
-        Ok(Self { store, workload: Workload::new(shape.txs, shape.seed) })
+        Ok(Self { store, workload })
     }
 
     /// Makes the outputs to begin with.
@@ -37,8 +36,8 @@ impl BenchChain {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(outputs) };
         let style = "making outputs to begin with {wide_bar} {human_pos} of {human_len}, {eta} left";
         bar.set_style(ProgressStyle::with_template(style)?);
-        while self.store.counts().await?.unspent < outputs {
-            let block = self.workload.funding_block(FUNDING_TXS);
+        while self.workload.is_beginning() {
+            let block = self.workload.next_block();
             self.apply(block).await?;
             bar.set_position(self.store.counts().await?.unspent);
         }

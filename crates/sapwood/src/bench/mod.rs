@@ -2,6 +2,7 @@
 
 mod apply;
 mod chain;
+mod following;
 mod measure;
 mod report;
 mod show;
@@ -20,6 +21,9 @@ use tempfile::TempDir;
 pub(crate) enum Command {
     /// Block apply on the embedded store against the same bytes written straight into the engine, and pruning.
     Apply(apply::Apply),
+    /// Blocks of real size through the planner and the applier, against the store alone; with the UTXO hash, the address
+    /// index, and through the queue.
+    Chain(following::Following),
     /// The same work, to look at: blocks are applied and pruned for a while, with a live display.
     Run(show::Show),
     /// Apply blocks until killed. Used by `apply` to measure how long reopening takes after a kill.
@@ -51,6 +55,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Apply(apply) => apply.run(),
+            Command::Chain(following) => following.run(),
             Command::Run(show) => show.run(),
             Command::UntilKilled { data, shape } => chain::apply_until_killed(&data, &shape),
         }
@@ -69,7 +74,7 @@ fn working_directory(asked: Option<&Path>, temporary: &TempDir) -> anyhow::Resul
 }
 
 /// Reads `30s`, `2m` or `500ms`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a duration like 30s or 2m"))?;
     match &text[digits.len()..] {

@@ -92,7 +92,7 @@ impl ImportBitcoin {
         let directory = self.data.directory();
         let node = NodeFile {
             chain: "bitcoin".into(),
-            network: self.network.name().into(),
+            network: self.network.to_string(),
             address_index: self.address_index,
             policy: policy.into(),
         };

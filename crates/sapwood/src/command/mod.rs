@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod pruning;
 pub(crate) mod roll_back;
 pub(crate) mod run;
 pub(crate) mod status;

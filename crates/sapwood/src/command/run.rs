@@ -5,16 +5,18 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
+use sapwood_pruner::Bodies;
+use sapwood_server::address::ChainKind;
 use sapwood_sources::{
     BlockSource,
     bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource},
 };
-use sapwood_store::{Store, StoreRead as _};
+use sapwood_store::{AddressIndexing, Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::{
     config::{Config, Mode, SourceKind},
-    node::{Directory, NodeFile, follow_bar, runtime, stop_on_signals},
+    node::{Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
     status::note_tip,
 };
 
@@ -48,7 +50,7 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         let source = source?;
         let node = NodeFile {
             chain: "bitcoin".into(),
-            network: network.name().into(),
+            network: network.to_string(),
             address_index: config.chain.address_index,
             policy: config.policy()?.into(),
         };
@@ -65,10 +67,33 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         let chain_options = ChainOptions { mode, rollback: config.apply.rollback.into() };
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
-        let follower = Follower::new(chain, Arc::clone(&source), follow, stop.clone());
+        let follower = Follower::new(chain.clone(), Arc::clone(&source), follow, stop.clone());
+        let bodies = Bodies::open(&config.bodies.location(&directory.bodies()))?
+            .with_external_above(config.bodies.above_kib.saturating_mul(1024));
+        let serving = Serving::start(Parts {
+            name: format!("bitcoin {network}"),
+            chain,
+            kind: ChainKind::Bitcoin(network.into()),
+            address_index: AddressIndexing { address: config.chain.address_index, credential: false },
+            progress: follower.progress(),
+            directory: directory.path().to_owned(),
+            source: source.name(),
+            bodies: Some(bodies),
+            pruner: config.pruner.options(config.policy()?),
+            servers: config.servers.options()?,
+            serve: (config.servers.grpc, config.servers.http),
+            refresh: config.servers.refresh.0,
+            ready_lag: config.servers.ready_lag,
+            disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
+        })
+        .await?;
+        if let Some(address) = serving.http {
+            eprintln!("status page: http://{address}/");
+        }
         let (bar, drawing) = follow_bar(follower.progress());
         let noting = tokio::spawn(note_tips(Arc::clone(&source), store.clone()));
         let result = follower.follow().await;
+        serving.end().await;
         noting.abort();
         drawing.abort();
         bar.finish_and_clear();

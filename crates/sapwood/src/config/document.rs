@@ -44,6 +44,41 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "Blocks after which an unmined transaction is old, and its parents are preserved.",
     ),
     ("policy.parent_preservation", "Blocks for which those parents are preserved."),
+    ("pruner", "When and how records are deleted that nobody needs any more."),
+    (
+        "pruner.enabled",
+        "Prune at all. `sapwood prune enable` and `disable` win over this, and are remembered.",
+    ),
+    (
+        "pruner.defensive",
+        "Read the children of each record before it goes, and keep it if they do not bear it out.",
+    ),
+    ("pruner.while_catching_up", "Prune while old blocks are being caught up on."),
+    ("pruner.chunk_records", "Records judged and deleted in one write."),
+    ("pruner.parallel_chunks", "Chunks under way at the same time while no block is being applied."),
+    ("pruner.job_timeout", "How long a job may take."),
+    ("pruner.progress_log", "How often a long job tells how far it is. 0s for never."),
+    (
+        "pruner.look_every",
+        "How often to look through everything that is due, whatever happened. 0s for never.",
+    ),
+    ("pruner.records_per_job", "Records a job looks at before it makes room for a newer request."),
+    ("pruner.time_per_job", "How long a job works before it makes room for a newer request."),
+    ("pruner.job_history", "Jobs that are remembered after they ended."),
+    (
+        "pruner.busy_share",
+        "The share of the time spent on pruning while blocks are being applied: above 0, at most 1.",
+    ),
+    ("bodies", "Where bodies of large transactions are kept."),
+    ("bodies.kind", "\"directory\" or \"s3\"."),
+    ("bodies.above_kib", "Bodies above this size are kept apart from their record."),
+    ("bodies.directory", "The directory. Empty: `bodies` in the data directory."),
+    ("bodies.endpoint", "The address of an S3 server that is not Amazon's."),
+    ("bodies.bucket", "The bucket."),
+    ("bodies.region", "The bucket's region."),
+    ("bodies.access_key_id", "The key's name. Empty: taken from where the S3 client finds it."),
+    ("bodies.secret_access_key", "The key. Better given by SAPWOOD_BODIES_SECRET_ACCESS_KEY than in a file."),
+    ("bodies.allow_http", "Speak to the server without TLS."),
     ("store", "The embedded store. The defaults suit two cores and a few gigabytes."),
     ("store.block_cache_mib", "Memory for data read from disk."),
     ("store.record_cache_mib", "Memory for records touched lately."),
@@ -58,12 +93,30 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
          \"power_loss\": that too, at a device sync a block. \"clean_stop_only\": no log at all, for bulk loading; after a crash \
          many blocks are gone.",
     ),
+    ("servers", "What the outside sees. Beyond loopback a token is needed, and TLS is wise."),
+    ("servers.grpc", "Serve gRPC."),
+    ("servers.grpc_address", "Where gRPC is served."),
+    ("servers.http", "Serve HTTP: the status page, REST, metrics and health."),
+    ("servers.http_address", "Where HTTP is served."),
+    (
+        "servers.read_token",
+        "Who reads must show this. Empty: reading on loopback is open. Better given by the environment.",
+    ),
+    ("servers.admin_token", "Who changes something must show this. Better given by the environment."),
+    ("servers.certificate", "A certificate in PEM, for TLS."),
+    ("servers.key", "Its key in PEM."),
+    ("servers.max_connections", "Connections at the same time, for each server."),
+    ("servers.requests_per_second", "Requests a second for each connection."),
+    ("servers.refresh", "How often figures are measured and the page asks for news."),
+    ("servers.ready_lag", "With more blocks to go than this the node is not ready."),
+    ("servers.disk_limit_gib", "Disk use above which there is an alert. 0 for none."),
     ("log", "What is logged, to standard error."),
     ("log.level", "error, warn, info, debug or trace; or by module, as in RUST_LOG, which wins."),
 ];
 
 /// Settings whose values are not for other eyes.
-const SECRETS: &[&str] = &["source.password"];
+const SECRETS: &[&str] =
+    &["source.password", "bodies.secret_access_key", "servers.read_token", "servers.admin_token"];
 
 /// The configuration as a commented file. Secrets are left out.
 pub(crate) fn render(config: &Config) -> anyhow::Result<String> {

@@ -22,7 +22,10 @@ pub(crate) struct Config {
     pub(crate) source: Source,
     pub(crate) apply: Apply,
     pub(crate) policy: PolicySection,
+    pub(crate) pruner: PrunerSection,
+    pub(crate) bodies: BodiesSection,
     pub(crate) store: StoreSection,
+    pub(crate) servers: Servers,
     pub(crate) log: Log,
 }
 
@@ -50,7 +53,11 @@ impl Config {
 
     /// Refuses what is unsafe or cannot work, with the reason.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
-        self.policy()?;
+        self.pruner.options(self.policy()?).validate().context("pruner")?;
+        self.servers.options()?;
+        if self.bodies.kind == BodiesKind::S3 && self.bodies.bucket.is_empty() {
+            bail!("bodies.bucket is empty: name the bucket bodies of large transactions are kept in");
+        }
         match self.source.kind {
             SourceKind::Blocks if self.source.blocks.is_empty() => {
                 bail!(

@@ -1,8 +1,16 @@
 //! The sections of the configuration and their defaults.
 
-use std::path::PathBuf;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use anyhow::Context;
+
+use sapwood_pruner::{BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
 use sapwood_rules::Policy;
+use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
 use sapwood_store::RollbackMode;
 use sapwood_store_embedded::{Durability, EmbeddedOptions};
 use serde::{Deserialize, Serialize};
@@ -209,5 +217,214 @@ pub(crate) struct Log {
 impl Default for Log {
     fn default() -> Self {
         Self { level: "info".into() }
+    }
+}
+
+/// A duration as people write it: `30s`, `10m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Serialize for Span {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text)
+            .map(Span)
+            .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a duration like 30s or 10m")))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PrunerSection {
+    pub(crate) enabled: bool,
+    pub(crate) defensive: bool,
+    pub(crate) while_catching_up: bool,
+    pub(crate) chunk_records: usize,
+    pub(crate) parallel_chunks: usize,
+    pub(crate) job_timeout: Span,
+    pub(crate) progress_log: Span,
+    pub(crate) look_every: Span,
+    pub(crate) records_per_job: u64,
+    pub(crate) time_per_job: Span,
+    pub(crate) job_history: usize,
+    pub(crate) busy_share: f64,
+}
+
+impl Default for PrunerSection {
+    fn default() -> Self {
+        let options = PrunerOptions::default();
+        Self {
+            enabled: options.enabled,
+            defensive: options.check_children,
+            while_catching_up: options.while_catching_up,
+            chunk_records: options.chunk_records,
+            parallel_chunks: options.parallel_chunks,
+            job_timeout: Span(options.job_timeout),
+            progress_log: Span(options.progress_log_every.unwrap_or_default()),
+            look_every: Span(options.look_every.unwrap_or_default()),
+            records_per_job: options.records_per_job,
+            time_per_job: Span(options.time_per_job),
+            job_history: options.job_history,
+            busy_share: options.pacing.busy_share,
+        }
+    }
+}
+
+impl PrunerSection {
+    /// The options with a policy. A duration of nothing means never.
+    pub(crate) fn options(&self, policy: Policy) -> PrunerOptions {
+        let unless_zero = |span: Span| Some(span.0).filter(|span| !span.is_zero());
+        PrunerOptions {
+            policy,
+            enabled: self.enabled,
+            job_timeout: self.job_timeout.0,
+            chunk_records: self.chunk_records,
+            parallel_chunks: self.parallel_chunks,
+            progress_log_every: unless_zero(self.progress_log),
+            check_children: self.defensive,
+            while_catching_up: self.while_catching_up,
+            look_every: unless_zero(self.look_every),
+            records_per_job: self.records_per_job,
+            time_per_job: self.time_per_job.0,
+            job_history: self.job_history,
+            pacing: Pacing { busy_share: self.busy_share, ..Pacing::default() },
+            ..PrunerOptions::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BodiesKind {
+    #[default]
+    Directory,
+    S3,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BodiesSection {
+    pub(crate) kind: BodiesKind,
+    pub(crate) above_kib: u32,
+    pub(crate) directory: PathBuf,
+    pub(crate) endpoint: String,
+    pub(crate) bucket: String,
+    pub(crate) region: String,
+    pub(crate) access_key_id: String,
+    pub(crate) secret_access_key: String,
+    pub(crate) allow_http: bool,
+}
+
+impl Default for BodiesSection {
+    fn default() -> Self {
+        Self {
+            kind: BodiesKind::Directory,
+            above_kib: 32,
+            directory: PathBuf::new(),
+            endpoint: String::new(),
+            bucket: String::new(),
+            region: "us-east-1".into(),
+            access_key_id: String::new(),
+            secret_access_key: String::new(),
+            allow_http: false,
+        }
+    }
+}
+
+impl BodiesSection {
+    /// Where bodies are kept: in `beside` unless something else is set.
+    pub(crate) fn location(&self, beside: &Path) -> BodyLocation {
+        if self.kind == BodiesKind::Directory {
+            let set = Some(self.directory.clone()).filter(|directory| !directory.as_os_str().is_empty());
+            return BodyLocation::Directory(set.unwrap_or_else(|| beside.to_owned()));
+        }
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        BodyLocation::S3(S3Config {
+            endpoint: given(&self.endpoint),
+            region: self.region.clone(),
+            credentials: given(&self.access_key_id).map(|access_key_id| S3Credentials {
+                access_key_id,
+                secret_access_key: self.secret_access_key.clone(),
+            }),
+            allow_http: self.allow_http,
+            ..S3Config::bucket(self.bucket.clone())
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Servers {
+    pub(crate) grpc: bool,
+    pub(crate) grpc_address: SocketAddr,
+    pub(crate) http: bool,
+    pub(crate) http_address: SocketAddr,
+    pub(crate) read_token: String,
+    pub(crate) admin_token: String,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) max_connections: usize,
+    pub(crate) requests_per_second: u32,
+    pub(crate) refresh: Span,
+    pub(crate) ready_lag: u64,
+    pub(crate) disk_limit_gib: u64,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        let options = ServerOptions::default();
+        Self {
+            grpc: true,
+            grpc_address: options.grpc.address,
+            http: true,
+            http_address: options.http.address,
+            read_token: String::new(),
+            admin_token: String::new(),
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+            max_connections: options.http.max_connections,
+            requests_per_second: options.http.requests_per_second,
+            refresh: Span(Duration::from_secs(1)),
+            ready_lag: 6,
+            disk_limit_gib: 0,
+        }
+    }
+}
+
+impl Servers {
+    pub(crate) fn options(&self) -> anyhow::Result<ServerOptions> {
+        let secret = |name: &'static str, text: &str| {
+            let given = Some(text).filter(|text| !text.is_empty());
+            given.map(Secret::new).transpose().with_context(|| format!("servers.{name}"))
+        };
+        let tokens = Tokens {
+            read: secret("read_token", &self.read_token)?,
+            admin: secret("admin_token", &self.admin_token)?,
+        };
+        let tls = match (self.certificate.as_os_str().is_empty(), self.key.as_os_str().is_empty()) {
+            (true, true) => None,
+            (false, false) => Some(TlsFiles { certificate: self.certificate.clone(), key: self.key.clone() }),
+            _ => anyhow::bail!("servers.certificate and servers.key belong together: give both, or none"),
+        };
+        let options = ServerOptions::default();
+        let listen = |base: ListenOptions, address| ListenOptions {
+            address,
+            tls: tls.clone(),
+            max_connections: self.max_connections,
+            requests_per_second: self.requests_per_second,
+            ..base
+        };
+        Ok(ServerOptions {
+            grpc: listen(options.grpc, self.grpc_address),
+            http: listen(options.http, self.http_address),
+            tokens,
+            ..options
+        })
     }
 }

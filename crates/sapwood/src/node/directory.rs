@@ -107,6 +107,11 @@ impl Directory {
         self.0.join(STORE)
     }
 
+    /// Where bodies of large transactions are, unless they are kept elsewhere.
+    pub(crate) fn bodies(&self) -> PathBuf {
+        self.0.join("bodies")
+    }
+
     /// What it holds. Nothing if it is new.
     pub(crate) fn read(&self) -> anyhow::Result<Option<NodeFile>> {
         let path = self.0.join(NODE_FILE);

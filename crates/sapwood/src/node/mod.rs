@@ -2,8 +2,10 @@
 
 mod bar;
 mod directory;
+mod serving;
 mod signals;
 
 pub(crate) use bar::{counting_bar, follow_bar};
 pub(crate) use directory::{Directory, NodeFile};
+pub(crate) use serving::{Parts, Serving};
 pub(crate) use signals::{runtime, stop_on_signals};

@@ -4,6 +4,8 @@ use std::{pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use sapwood_chain::{Chain, ChainError, Stop, Told, events};
+use sapwood_pruner::PrunerHandle;
+use sapwood_types::Height;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -11,11 +13,13 @@ use super::{
     convert::{applied, chain_problem, known, precondition, store_status},
     field::{BadField, InField, height, required},
     proto::{chain_event::Event, *},
+    pruner::hold_refused,
 };
 
 /// The service `Chain`.
 pub(crate) struct ChainService {
     pub(crate) chain: Chain,
+    pub(crate) pruner: PrunerHandle,
     pub(crate) feed: Feed,
     pub(crate) limits: GrpcLimits,
     pub(crate) stop: Stop,
@@ -45,11 +49,11 @@ fn status(error: &ChainError) -> Status {
 
 #[tonic::async_trait]
 impl chain_server::Chain for ChainService {
-    async fn get_status(&self, _: Request<GetStatusRequest>) -> Answer<GetStatusResponse> {
+    async fn get_status(&self, _: Request<GetChainStatusRequest>) -> Answer<GetChainStatusResponse> {
         let last = self.chain.last().await.map_err(|error| status(&error))?;
         let floor = self.chain.store().rollback_floor().await.map_err(|error| store_status(&error))?;
         let figures = self.chain.figures();
-        Ok(Response::new(GetStatusResponse {
+        Ok(Response::new(GetChainStatusResponse {
             state: ChainState::from(self.chain.events().state()).into(),
             last_applied: last.map(Into::into),
             rollback_floor: known(floor),
@@ -135,21 +139,35 @@ impl chain_server::Chain for ChainService {
         request: Request<ReportBlockPersistedRequest>,
     ) -> Answer<ReportBlockPersistedResponse> {
         let height = height(request.into_inner().height, "height")?;
+        let job = self.pruner.report_persisted(height).await.map_err(hold_refused)?;
+        // The pruner knows already; this is for everybody else.
         self.chain.events().tell(sapwood_chain::Event::BlockPersisted(events::BlockPersisted { height }));
-        Ok(Response::new(ReportBlockPersistedResponse {}))
+        Ok(Response::new(ReportBlockPersistedResponse { job_id: job.0 }))
     }
 
     async fn register_consumer(
         &self,
-        _: Request<RegisterConsumerRequest>,
+        request: Request<RegisterConsumerRequest>,
     ) -> Answer<RegisterConsumerResponse> {
-        Err(Status::unimplemented("soon"))
+        let request = request.into_inner();
+        let consumer = match request.consumer() {
+            Consumer::Persister => sapwood_pruner::Consumer::Persister,
+            Consumer::BlockAssembly => sapwood_pruner::Consumer::BlockAssembly,
+            Consumer::Unspecified => {
+                let problem = format!("{} is not a known consumer", request.consumer);
+                return Err(BadField::new(problem).named("consumer"));
+            }
+        };
+        self.pruner.register(consumer).await.map_err(hold_refused)?;
+        Ok(Response::new(RegisterConsumerResponse {}))
     }
 
     async fn set_block_assembly(
         &self,
-        _: Request<SetBlockAssemblyRequest>,
+        request: Request<SetBlockAssemblyRequest>,
     ) -> Answer<SetBlockAssemblyResponse> {
-        Err(Status::unimplemented("soon"))
+        let SetBlockAssemblyRequest { running, height } = request.into_inner();
+        self.pruner.report_block_assembly(running, height.map(Height)).await.map_err(hold_refused)?;
+        Ok(Response::new(SetBlockAssemblyResponse {}))
     }
 }

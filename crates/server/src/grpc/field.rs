@@ -25,6 +25,11 @@ impl BadField {
         Self { path: String::new(), problem: problem.into() }
     }
 
+    /// The status, if the value at hand is this field.
+    pub(crate) fn named(self, name: &str) -> Status {
+        self.inside(name).into()
+    }
+
     fn inside(mut self, outer: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{outer}{dot}{}", self.path);

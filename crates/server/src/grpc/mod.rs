@@ -3,7 +3,7 @@
 //! - [`proto`]: what is generated from the `.proto` files.
 //! - `field`: checking what clients send, and naming the field that is wrong.
 //! - `convert`: between the words of the wire and our own.
-//! - `utxo`, `chain`: the services. They check, convert, and hand over; they decide nothing.
+//! - `utxo`, `chain`, `pruner`: the services. They check, convert, and hand over; they decide nothing.
 //!
 //! Which methods only read is said in the `.proto` files (`idempotency_level = NO_SIDE_EFFECTS`); all others need the admin token.
 //! So a new method that nobody thought about is closed, not open.
@@ -12,6 +12,7 @@ mod chain;
 mod convert;
 mod field;
 pub mod proto;
+mod pruner;
 mod utxo;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use axum::{
     response::Response,
 };
 use sapwood_chain::{Chain, Stop};
+use sapwood_pruner::PrunerHandle;
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -32,7 +34,8 @@ use crate::{
     Access, AccessError, ListenError, ListenOptions, Listener, Need, Tokens,
     grpc::{
         chain::ChainService,
-        proto::{chain_server::ChainServer, utxo_server::UtxoServer},
+        proto::{chain_server::ChainServer, pruner_server::PrunerServer, utxo_server::UtxoServer},
+        pruner::PrunerService,
         utxo::UtxoService,
     },
 };
@@ -69,6 +72,8 @@ pub enum Feed {
 pub struct GrpcServices {
     /// The chain and its store.
     pub chain: Chain,
+    /// The pruner of that store.
+    pub pruner: PrunerHandle,
     /// Whether clients may hand over blocks.
     pub feed: Feed,
 }
@@ -129,7 +134,7 @@ impl GrpcServer {
 }
 
 /// The names under which health is told; the first means all of them.
-const SERVICES: [&str; 3] = ["", "sapwood.v1.Utxo", "sapwood.v1.Chain"];
+const SERVICES: [&str; 4] = ["", "sapwood.v1.Utxo", "sapwood.v1.Chain", "sapwood.v1.Pruner"];
 
 fn router(
     services: GrpcServices,
@@ -138,10 +143,11 @@ fn router(
     health: &HealthReporter,
     stop: &Stop,
 ) -> Result<Router, GrpcError> {
-    let GrpcServices { chain, feed } = services;
+    let GrpcServices { chain, pruner, feed } = services;
     let most = limits.max_message_bytes;
     let utxo = UtxoService { store: Arc::clone(chain.store()), limits };
-    let chain = ChainService { chain, feed, limits, stop: stop.clone() };
+    let chain = ChainService { chain, pruner: pruner.clone(), feed, limits, stop: stop.clone() };
+    let pruner = PrunerService { pruner, limits, stop: stop.clone(), changing_policy: Default::default() };
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
@@ -151,6 +157,7 @@ fn router(
     let routes = Routes::default()
         .add_service(UtxoServer::new(utxo).max_decoding_message_size(most))
         .add_service(ChainServer::new(chain).max_decoding_message_size(most))
+        .add_service(PrunerServer::new(pruner).max_decoding_message_size(most))
         .add_service(tonic_health::pb::health_server::HealthServer::new(health))
         .add_service(reflection().build_v1()?)
         // Older clients know only this one.
@@ -183,12 +190,13 @@ mod tests {
     #[test]
     fn what_changes_something_needs_the_admin_token_and_so_does_what_is_not_known() {
         let need_of = |method: &str| need(&format!("/sapwood.v1.{method}"));
-        for method in ["Utxo/Get", "Utxo/ListByAddress", "Chain/GetStatus", "Chain/Subscribe"] {
+        let reads = ["Utxo/Get", "Chain/GetStatus", "Chain/Subscribe", "Pruner/GetStatus", "Pruner/Explain"];
+        for method in reads {
             assert_eq!(need_of(method), Need::Read, "{method}");
         }
-        for method in
-            ["Utxo/Create", "Utxo/Delete", "Chain/ApplyBlocks", "Chain/RollBack", "Utxo/New", "Utxo/get"]
-        {
+        let changes =
+            ["Utxo/Create", "Chain/ApplyBlocks", "Pruner/Prune", "Pruner/SetHold", "Utxo/New", "Utxo/get"];
+        for method in changes {
             assert_eq!(need_of(method), Need::Admin, "{method}");
         }
         assert_eq!(need("/grpc.health.v1.Health/Check"), Need::Nothing);

@@ -190,10 +190,8 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_wrong_has_its_alert() {
-        let background_errors = EngineReport {
-            part: "tx".into(),
-            figures: [("background_errors".to_owned(), 1)].into(),
-        };
+        let background_errors =
+            EngineReport { part: "tx".into(), figures: [("background_errors".to_owned(), 1)].into() };
         let mut seen: Vec<String> = [
             names(|report| report.engine = vec![background_errors]),
             names(|report| report.chain.state = "stopped".into()),
@@ -219,7 +217,8 @@ mod tests {
         let mut report = healthy();
         report.prune.enabled = false;
         report.chain.state = "stopped".into();
-        let levels: Vec<AlertLevel> = alerts(&report, 10, None, &[]).iter().map(|alert| alert.level).collect();
+        let levels: Vec<AlertLevel> =
+            alerts(&report, 10, None, &[]).iter().map(|alert| alert.level).collect();
         assert_eq!(levels, [AlertLevel::Critical, AlertLevel::Warning]);
     }
 }

@@ -167,7 +167,8 @@ mod tests {
     fn report(at_ms: u64, lag: u64, applied: u64, seconds: f64) -> StatusReport {
         let mut report = StatusReport { at_ms, ..StatusReport::default() };
         report.chain.lag_blocks = Some(lag);
-        report.chain.apply = TimingReport { count: applied, total_seconds: seconds, ..TimingReport::default() };
+        report.chain.apply =
+            TimingReport { count: applied, total_seconds: seconds, ..TimingReport::default() };
         report.records.unspent = at_ms;
         report
     }

@@ -13,12 +13,13 @@ use futures_util::{FutureExt, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sapwood_chain::{Chain, ChainOptions, Events};
+use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 use sapwood_server::{
     ListenOptions, Stop, Tokens,
     grpc::{
         Feed, GrpcError, GrpcLimits, GrpcServer, GrpcServices,
-        proto::{chain_client::ChainClient, utxo_client::UtxoClient},
+        proto::{chain_client::ChainClient, pruner_client::PrunerClient, utxo_client::UtxoClient},
     },
 };
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -57,6 +58,7 @@ impl Default for Setup {
 pub struct Server {
     pub address: SocketAddr,
     pub chain: Chain,
+    pub pruner: PrunerHandle,
     pub stop: Stop,
     pub task: JoinHandle<()>,
     directory: TempDir,
@@ -70,12 +72,16 @@ impl Setup {
         let store = EmbeddedStore::open(directory.path(), Policy::default(), options).unwrap();
         let events = Events::new(self.events_kept);
         let chain = Chain::new(Arc::new(store), events, ChainOptions::default());
-        let services = GrpcServices { chain: chain.clone(), feed: self.feed };
+        let options = PrunerOptions { look_every: None, ..PrunerOptions::with_policy(Policy::default()) };
+        let clock = Arc::new(SystemClock);
+        let (store, events) = (Arc::clone(chain.store()), chain.events().clone());
+        let pruner = Pruner::start(store, events, None, options, clock).await.unwrap();
+        let services = GrpcServices { chain: chain.clone(), pruner: pruner.clone(), feed: self.feed };
         let stop = Stop::default();
         let server = GrpcServer::bind(services, self.listen, self.tokens, self.limits, stop.clone()).await?;
         let address = server.address();
         let task = tokio::spawn(server.serve(self.stop_within));
-        Ok(Server { address, chain, stop, task, directory })
+        Ok(Server { address, chain, pruner, stop, task, directory })
     }
 
     pub async fn start(self) -> Server {
@@ -96,10 +102,15 @@ impl Server {
         ChainClient::with_origin(self.wire().await, origin())
     }
 
+    pub async fn pruner(&self) -> PrunerClient<Wire> {
+        PrunerClient::with_origin(self.wire().await, origin())
+    }
+
     /// Asks the server to stop and waits for its end.
     pub async fn end(self) {
         self.stop.ask();
         self.task.await.unwrap();
+        self.pruner.stop().await;
     }
 }
 

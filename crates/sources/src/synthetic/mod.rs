@@ -22,10 +22,10 @@
 //! scripts; a block's hash is that of a Bitcoin header which commits to its transactions.
 //!
 //! # Layers
-//! - [`random`], [`options`]: chance, and what to do with it.
-//! - [`coins`]: what can be spent, by age. [`mempool`]: what was seen and is not mined.
-//! - [`maker`]: transactions out of coins. [`block`]: a block out of transactions.
-//! - [`chain`]: one step after another. [`archive`]: which blocks are remembered. [`source`]: all of it behind the interface.
+//! - `random`, `options`: chance, and what to do with it.
+//! - `coins`: what can be spent, by age. `mempool`: what was seen and is not mined.
+//! - `maker`: transactions out of coins. `block`: a block out of transactions.
+//! - `chain`: one step after another. `archive`: which blocks are remembered. `source`: all of it behind the interface.
 //!
 //! # Correctness
 //! A coin is in one place: spendable, held by one unmined transaction, or spent. Taking a block back gives each coin it spent to

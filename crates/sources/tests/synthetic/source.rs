@@ -128,9 +128,9 @@ fn remembered_blocks_are_bounded() {
     let source = source(busy(6));
     for _ in 0..2_000 {
         source.advance();
-        let (remembered, headers_only) = source.look(|chain| (chain.remembered(), chain.unmined()));
+        let (remembered, unmined) = source.look(|chain| (chain.remembered(), chain.unmined()));
         // Twenty heights, and what lost at them: at worst every one of the last steps was a reorganisation.
         assert!(remembered <= 20 * 13, "{remembered}");
-        assert!(headers_only < 2_000, "{headers_only}");
+        assert!(unmined < 2_000, "{unmined}");
     }
 }

@@ -31,6 +31,15 @@ pub fn expire(set: &mut WorkingSet, txid: TxId, height: Height) -> Result<(), St
     Ok(())
 }
 
+/// Ends a preservation up to exactly this height. Tells whether there was one.
+pub fn end(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool, StoreError> {
+    let there = set.master(txid)?.is_some_and(|master| master.head.preserve_until == Some(until));
+    if there && let Some(master) = set.master_mut(txid)? {
+        master.head.preserve_until = None;
+    }
+    Ok(there)
+}
+
 /// Forgets an unmined transaction and gives back what it spends.
 pub fn delete(set: &mut WorkingSet, txid: TxId) -> Result<(), DeleteError> {
     let Some(master) = set.master(txid)? else { return Ok(()) };

@@ -4,6 +4,7 @@
 
 mod block;
 mod problem;
+mod pruner;
 mod record;
 mod request;
 mod tx;

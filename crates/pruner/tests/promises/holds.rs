@@ -1,0 +1,193 @@
+//! Holds: the lowest decides, they survive a restart, and none goes in silence.
+
+use sapwood_conformance::fixtures::{burn, small};
+use sapwood_pruner::{Consumer, HoldError, HoldKind, JobState, holds};
+use sapwood_rules::Hold;
+use sapwood_store::StoreWrite;
+use sapwood_types::{Height, Tx};
+
+use crate::harness::{NOW, World};
+
+fn hold(name: &str, keep_from: Option<u32>, expires: Option<u64>) -> Hold {
+    Hold {
+        name: name.into(),
+        owner: "tests".into(),
+        keep_from: keep_from.map(Height),
+        expires,
+        reason: "we look".into(),
+    }
+}
+
+/// One transaction due at each height from 6 to 10, at height 10.
+async fn five_due() -> (World, Vec<Tx>) {
+    let world = World::new(small()).await;
+    let mut txs = Vec::new();
+    for height in 1..=5 {
+        let tx = burn(&format!("due at {}", height + 5), &[]);
+        world.block_at(height, &[&tx]).await;
+        txs.push(tx);
+    }
+    world.settle().await;
+    world.extend_to(10).await;
+    (world, txs)
+}
+
+async fn left(world: &World, txs: &[Tx]) -> usize {
+    let mut left = 0;
+    for tx in txs {
+        left += usize::from(world.has(tx).await);
+    }
+    left
+}
+
+#[tokio::test]
+async fn the_lowest_hold_decides_and_is_named() {
+    let (world, txs) = five_due().await;
+    let holds = world.pruner.holds();
+    holds.set(hold("export", Some(9), None)).await.unwrap();
+    holds.set(hold("snapshot/nightly", Some(8), None)).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.safe_height, job.decided_by.as_deref()), (Some(Height(7)), Some("snapshot/nightly")));
+    assert_eq!((job.counts.deleted, left(&world, &txs).await), (2, 3));
+    let status = world.pruner.status().await.unwrap();
+    assert_eq!(status.state, "waiting for snapshot/nightly at 7");
+    assert_eq!((status.lag_blocks, status.backlog.records), (3, 0));
+    holds.release("snapshot/nightly").await.unwrap();
+    assert_eq!(world.prune().await.decided_by.as_deref(), Some("export"));
+    holds.release("export").await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.safe_height, job.decided_by, left(&world, &txs).await), (Some(Height(10)), None, 0));
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn a_registered_consumer_that_has_not_reported_blocks_everything() {
+    let (world, txs) = five_due().await;
+    world.pruner.register(Consumer::Persister).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.state, job.safe_height, job.counts.deleted), (JobState::Completed, None, 0));
+    assert_eq!(job.decided_by.as_deref(), Some("persister"));
+    assert_eq!(world.pruner.status().await.unwrap().state, "waiting for persister, which has not reported");
+    // Zero is a report, and not the absence of a persister.
+    world.pruner.report_persisted(Height(0)).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.safe_height, left(&world, &txs).await), (Some(Height(0)), 5));
+    world.pruner.report_persisted(Height(8)).await.unwrap();
+    assert_eq!(world.prune().await.safe_height, Some(Height(8)));
+    assert_eq!(left(&world, &txs).await, 2);
+    world.pruner.holds().release(holds::PERSISTER).await.unwrap();
+    world.prune_ok().await;
+    assert_eq!(left(&world, &txs).await, 0, "no persister holds nothing");
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn holds_and_the_persisters_height_survive_a_restart() {
+    let (world, txs) = five_due().await;
+    world.pruner.report_persisted(Height(6)).await.unwrap();
+    world.pruner.holds().set(hold("operator", Some(4), Some(NOW + 60))).await.unwrap();
+    let before = world.pruner.list_holds().await.unwrap();
+    let world = world.restart().await;
+    assert_eq!(world.pruner.list_holds().await.unwrap(), before);
+    let names: Vec<_> = before.iter().map(|hold| (hold.name.as_str(), hold.kind, hold.decides)).collect();
+    let expected = [
+        ("reorg-window", HoldKind::ReorgWindow, false),
+        ("persister", HoldKind::Persister, false),
+        ("operator", HoldKind::Operator, true),
+    ];
+    assert_eq!(names, expected);
+    world.pruner.holds().release("operator").await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.safe_height, left(&world, &txs).await), (Some(Height(6)), 4));
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn an_expired_hold_lets_go_and_stays_in_the_list() {
+    let (world, txs) = five_due().await;
+    world.pruner.holds().set(hold("operator", Some(7), Some(NOW + 60))).await.unwrap();
+    assert_eq!(world.prune().await.counts.deleted, 1);
+    world.clock.set(NOW + 60);
+    let listed = world.pruner.list_holds().await.unwrap().pop().unwrap();
+    assert!(listed.expired && !listed.decides, "{listed}");
+    assert_eq!(world.prune().await.counts.deleted, 4);
+    assert_eq!(left(&world, &txs).await, 0);
+    let world = world.restart().await;
+    assert!(
+        world.pruner.list_holds().await.unwrap().pop().unwrap().expired,
+        "shown until somebody releases it"
+    );
+    let renewed = world.pruner.holds().renew("operator", Some(Height(20)), Some(NOW + 120)).await.unwrap();
+    assert_eq!(renewed.keep_from, Some(Height(20)));
+    assert!(!world.pruner.list_holds().await.unwrap().pop().unwrap().expired);
+    world.pruner.holds().release("operator").await.unwrap();
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn a_bad_hold_is_refused_by_field_and_changes_nothing() {
+    let world = World::new(small()).await;
+    let holds = world.pruner.holds();
+    let bad = [
+        (hold("", Some(1), None), "name"),
+        (hold("Capital", Some(1), None), "name"),
+        (hold(&"x".repeat(65), Some(1), None), "name"),
+        (Hold { owner: String::new(), ..hold("a", None, None) }, "owner"),
+        (Hold { reason: "x".repeat(513), ..hold("a", None, None) }, "reason"),
+        (hold("a", Some(1), Some(NOW)), "expires"),
+    ];
+    for (hold, expected) in bad {
+        match holds.set(hold.clone()).await {
+            Err(HoldError::Invalid { field, .. }) => assert_eq!(field, expected),
+            other => panic!("{hold:?}: {other:?}"),
+        }
+    }
+    for name in [holds::REORG_WINDOW, holds::PERSISTER, holds::BLOCK_ASSEMBLY] {
+        let refused = holds.set(hold(name, Some(1), None)).await;
+        assert!(matches!(refused, Err(HoldError::Reserved { .. })), "{name}: {refused:?}");
+    }
+    let missing = HoldError::NotFound { name: "nobody".into() };
+    assert_eq!(holds.release("nobody").await, Err(missing.clone()));
+    assert_eq!(holds.renew("nobody", None, None).await, Err(missing));
+    assert!(matches!(holds.release(holds::REORG_WINDOW).await, Err(HoldError::Reserved { .. })));
+    assert_eq!(world.pruner.list_holds().await.unwrap(), []);
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn damaged_holds_keep_the_pruner_from_starting() {
+    use std::sync::Arc;
+
+    use sapwood_pruner::{ManualClock, Pruner, PrunerError};
+    use sapwood_store::StoreError;
+    let world = World::new(small()).await;
+    for (name, note) in [(holds::NOTE, &b"\x09"[..]), (sapwood_pruner::ENABLED_NOTE, &b"\x01\x02"[..])] {
+        world.store.put_notes(vec![(name.into(), Some(note.into()))]).await.unwrap();
+        let clock = Arc::new(ManualClock::at(NOW));
+        let store = Arc::new(world.store.clone());
+        let refused = Pruner::start(store, world.events.clone(), None, world.options.clone(), clock).await;
+        let error = refused.err().unwrap();
+        assert!(matches!(error, PrunerError::Store(StoreError::Corrupt { .. })), "{error}");
+        world.store.put_notes(vec![(name.into(), None)]).await.unwrap();
+    }
+    world.sound().await;
+}
+
+/// Blocks that come in the place of persisted ones are not persisted.
+#[tokio::test]
+async fn a_rollback_takes_back_what_is_persisted() {
+    use sapwood_chain::{Event, events::BlocksRolledBack};
+    use sapwood_types::{BlockHash, BlockMark};
+    let (world, _) = five_due().await;
+    world.pruner.report_persisted(Height(10)).await.unwrap();
+    let mark = |height| BlockMark { id: height, height: Height(height), hash: BlockHash::default() };
+    let event = BlocksRolledBack { from: mark(10), to: Some(mark(7)), blocks: 3 };
+    world.events.tell(Event::RolledBack(event));
+    // Events are heard in order, so once the job of this one is there, the one before has been heard.
+    world.events.tell(Event::BlockPersisted(sapwood_chain::events::BlockPersisted { height: Height(6) }));
+    let mut jobs = world.pruner.watch_jobs();
+    while world.pruner.holds().get(holds::PERSISTER).unwrap().keep_from != Some(Height(7)) {
+        jobs.recv().await.unwrap();
+    }
+    world.sound().await;
+}

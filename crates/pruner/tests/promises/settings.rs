@@ -1,0 +1,155 @@
+//! Enabling, disabling and changing the policy while it runs.
+
+use sapwood_chain::ChainState;
+use sapwood_conformance::fixtures::small;
+use sapwood_pruner::{JobState, PrunerError, StopReason};
+use sapwood_rules::Policy;
+use sapwood_types::Height;
+
+use crate::harness::World;
+
+#[tokio::test]
+async fn disabled_stays_disabled_after_a_restart_and_enabling_makes_up_for_it() {
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    let txs = world.burns("due", 3).await;
+    world.extend_to(7).await;
+    world.pruner.disable().await.unwrap();
+    assert_eq!(world.pruner.prune_now(None), Err(PrunerError::Disabled));
+    let world = world.restart().await;
+    assert!(!world.pruner.is_enabled());
+    let first = world.pruner.jobs(1).pop().unwrap();
+    let first = world.pruner.wait(first.id).await.unwrap();
+    assert_eq!((first.state, first.stopped_early), (JobState::Cancelled, Some(StopReason::Disabled)));
+    assert_eq!(world.pruner.status().await.unwrap().state, "disabled");
+    assert!(world.has(&txs[0]).await);
+    world.pruner.enable().await.unwrap();
+    let resumed = world.pruner.jobs(1).pop().unwrap();
+    assert_eq!(world.pruner.wait(resumed.id).await.unwrap().counts.deleted, 3);
+    let world = world.restart().await;
+    assert!(world.pruner.is_enabled());
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_disabled_stops_at_the_next_chunk() {
+    let world = World::with(
+        sapwood_pruner::PrunerOptions {
+            chunk_records: 10,
+            parallel_chunks: 1,
+            ..crate::harness::pruner_options(small())
+        },
+        None,
+    )
+    .await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    world.burns("due", 50).await;
+    world.extend_to(7).await;
+    let held = world.hook.hold_chunk(2);
+    let job = world.pruner.prune_now(None).unwrap();
+    let held = held.arrived().await;
+    world.pruner.disable().await.unwrap();
+    drop(held);
+    let job = world.pruner.wait(job).await.unwrap();
+    assert_eq!((job.state, job.stopped_early), (JobState::Cancelled, Some(StopReason::Disabled)));
+    assert_eq!(
+        (job.counts.deleted, world.records().await),
+        (20, 30),
+        "two chunks of ten, and nothing half done"
+    );
+    world.sound().await;
+}
+
+/// erigon 3658: the settings of pruning could not be changed without a resync.
+#[tokio::test]
+async fn erigon_3658_policy_changes_at_run_time() {
+    let world = World::new(Policy::with_retention(100)).await;
+    world.block_at(1, &[]).await;
+    world.burns("due", 3).await;
+    world.extend_to(50).await;
+    assert_eq!(world.prune_ok().await, 0);
+    world.pruner.set_policy(Policy::with_retention(40)).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!(
+        (job.counts.deleted, job.decided_by.as_deref()),
+        (0, Some("reorg-window")),
+        "the old window still reaches them"
+    );
+    world.extend(&[]).await;
+    world.prune_ok().await;
+    assert_eq!(world.records().await, 0);
+    let unsafe_one = Policy { reorg_window: 50, ..Policy::with_retention(40) };
+    assert!(matches!(world.pruner.set_policy(unsafe_one).await, Err(PrunerError::Options(_))));
+    assert_eq!(world.pruner.policy(), Policy::with_retention(40));
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn a_retention_of_zero_deletes_nothing() {
+    let world = World::new(Policy::with_retention(0)).await;
+    world.block_at(1, &[]).await;
+    let txs = world.burns("kept", 3).await;
+    world.extend_to(500).await;
+    assert_eq!(world.prune_ok().await, 0);
+    let explanation = world.pruner.explain(txs[0].txid).await.unwrap();
+    assert_eq!((explanation.reason, explanation.earliest), (Some("retention_off"), None));
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn height_zero_is_refused_and_a_stopped_pruner_too() {
+    let world = World::new(small()).await;
+    assert_eq!(world.pruner.prune_now(Some(Height(0))), Err(PrunerError::HeightZero));
+    let pruner = world.pruner.clone();
+    world.sound().await;
+    assert_eq!(pruner.prune_now(None), Err(PrunerError::Stopped));
+    assert_eq!(pruner.status().await.unwrap().state, "stopped");
+}
+
+/// teranode 489: "running" was not enough, the consumer was behind. Both are asked for.
+#[tokio::test]
+async fn teranode_489_block_assembly_must_run_and_have_got_there() {
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    world.burns("due at 7", 2).await;
+    world.burns("due at 8", 2).await;
+    world.extend_to(9).await;
+    world.pruner.report_block_assembly(false, Some(Height(9))).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!(job.stopped_early, Some(StopReason::BlockAssemblyNotRunning));
+    world.pruner.report_block_assembly(true, Some(Height(7))).await.unwrap();
+    let resumed = world.pruner.jobs(1).pop().unwrap();
+    let resumed = world.pruner.wait(resumed.id).await.unwrap();
+    assert_eq!((resumed.counts.deleted, resumed.decided_by.as_deref()), (2, Some("block-assembly")));
+    world.pruner.report_block_assembly(true, Some(Height(9))).await.unwrap();
+    assert_eq!(world.prune_ok().await, 2);
+    // After a restart it has to say again that it is running.
+    let world = world.restart().await;
+    world.settle().await;
+    assert_eq!(world.prune().await.stopped_early, Some(StopReason::BlockAssemblyNotRunning));
+    world.sound().await;
+}
+
+#[tokio::test]
+async fn catching_up_counts_as_running_unless_it_is_turned_off() {
+    for while_catching_up in [true, false] {
+        let options =
+            sapwood_pruner::PrunerOptions { while_catching_up, ..crate::harness::pruner_options(small()) };
+        let world = World::with(options, None).await;
+        world.block_at(1, &[]).await;
+        world.burns("due", 2).await;
+        world.extend_to(7).await;
+        world.settle().await;
+        world.events.enter(ChainState::CatchingUp);
+        let job = world.prune().await;
+        assert_eq!(job.counts.deleted, if while_catching_up { 2 } else { 0 }, "{job}");
+        for state in [ChainState::Resetting, ChainState::Reorganising, ChainState::Stopped] {
+            world.events.enter(state);
+            assert_eq!(world.prune().await.stopped_early, Some(StopReason::ChainNotRunning { state }));
+        }
+        world.sound().await;
+    }
+}

@@ -1,0 +1,261 @@
+//! The commands as a user runs them, on real chains.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// The shared data, which is not part of the repository. Says so if there is none; the test is skipped then.
+fn bitcoin() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = match env::var_os("SAPWOOD_TEST_DATA") {
+        Some(dir) => Some(PathBuf::from(dir)),
+        None => here.ancestors().map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir()),
+    };
+    if found.is_none() {
+        eprintln!("skipped: no shared/data above this crate; set SAPWOOD_TEST_DATA to its path");
+    }
+    found.map(|dir| dir.join("bitcoin"))
+}
+
+fn sapwood(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapwood"));
+    command.args(args).stdin(Stdio::null()).env_remove("SAPWOOD_DATA").env("RUST_BACKTRACE", "0");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    sapwood(args).output().unwrap()
+}
+
+/// What a command that must succeed prints.
+fn printed(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&printed(args)).unwrap()
+}
+
+/// What a command that must fail says.
+fn refused(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(!output.status.success(), "{args:?} should have failed");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const MUHASH_4312: &str = "8ddda2747fb03d2bf57e08a23d4cab90f9e062c28bf5822760edc5238128a7e5";
+
+fn muhash(data: &str) -> String {
+    json(&["status", "--data", data, "--json", "--utxo-hash"])["utxo"]["muhash"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn mainnet_is_imported_looked_at_verified_and_taken_back() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let blocks = bitcoin.join("chain-mainnet-0-4312/blk00000.dat");
+    let blocks = blocks.to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    assert!(refused(&["status", "--data", data]).contains("holds no chain"));
+
+    // In two goes, as if it had been interrupted.
+    let import = ["import", "bitcoin", "--data", data, "--network", "mainnet", "--address-index", blocks];
+    printed(&[&import[..], &["--stop-at", "2000"]].concat());
+    assert_eq!(json(&["status", "--data", data, "--json"])["lag"], 2312);
+    let summary = json(&[&import[..], &["--json"]].concat());
+    assert_eq!((&summary["blocks"], &summary["from"]), (&2312.into(), &2000.into()));
+
+    let status = json(&["status", "--data", data, "--json", "--utxo-hash"]);
+    assert_eq!(status["tip"]["height"], 4312);
+    assert_eq!(status["tip"], status["last_applied"]);
+    assert_eq!((&status["utxo"]["count"], &status["lag"]), (&4149.into(), &0.into()));
+    assert_eq!(status["utxo"]["total_amount"].as_f64(), Some(215_600.0));
+    assert_eq!(status["utxo"]["muhash"], MUHASH_4312);
+    assert!(status["disk"]["total"].as_u64().unwrap() > 100_000);
+    assert!(printed(&["verify", "--data", data]).contains("nothing is broken"));
+
+    // The first payment of all, in block 170.
+    let txid = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16";
+    let tx = json(&["get", "tx", "--data", data, txid]);
+    assert_eq!((&tx["mined_at"], &tx["outputs"].as_array().unwrap().len()), (&170.into(), &2));
+    let spent = json(&["get", "utxo", "--data", data, &format!("{txid}:1")]);
+    assert_eq!((&spent["slot"]["state"], &spent["slot"]["mined_at"]), (&"spent".into(), &181.into()));
+    let address = tx["outputs"][0]["value"]["address"].as_str();
+    assert_eq!(address, None, "a payment to a public key has no address");
+    let script = tx["outputs"][0]["value"]["script"].as_str().unwrap();
+    let utxos = json(&["get", "address", "--data", data, script]);
+    assert_eq!(utxos["utxos"][0]["txid"], txid);
+    assert!(refused(&["get", "tx", "--data", data, &"0".repeat(64)]).contains("is not here"));
+    assert!(refused(&["get", "utxo", "--data", data, txid]).contains("TXID:NUMBER"));
+
+    printed(&["rollback", "--data", data, "--to", "4300"]);
+    assert_eq!(json(&["status", "--data", data, "--json"])["last_applied"]["height"], 4300);
+    assert!(refused(&["rollback", "--data", data, "--to", "100"]).contains("lowest that can be reached is"));
+    printed(&import);
+    assert_eq!(muhash(data), MUHASH_4312);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_the_fix_and_nothing_is_made() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let blocks = bitcoin.join("chain-mainnet-0-4312/blk00000.dat");
+    let blocks = blocks.to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let wrong = refused(&["import", "bitcoin", "--data", data, "--network", "regtest", blocks]);
+    assert!(wrong.contains("--network mainnet") || wrong.contains("mainnet"), "{wrong}");
+    let garbage = directory.path().join("garbage.dat");
+    fs::write(&garbage, b"this is not a block file at all, but it is long enough to look at").unwrap();
+    refused(&["import", "bitcoin", "--data", data, garbage.to_str().unwrap()]);
+    refused(&["import", "bitcoin", "--data", data, "/no/such/file"]);
+    let window = ["--retention", "10", "--reorg-window", "20"];
+    assert!(
+        refused(&[&["import", "bitcoin", "--data", data, blocks][..], &window].concat())
+            .contains("less than the reorg window")
+    );
+    assert!(!Path::new(data).exists(), "nothing was made");
+
+    printed(&["import", "bitcoin", "--data", data, blocks, "--stop-at", "10"]);
+    assert!(
+        refused(&["import", "bitcoin", "--data", data, blocks, "--address-index"]).contains("address index")
+    );
+    assert!(refused(&["get", "address", "--data", data, "x"]).contains("--address-index"));
+
+    // A configuration with a typing error, and one that is unsafe.
+    let config = directory.path().join("sapwood.toml");
+    let named = ["run", "--config", config.to_str().unwrap()];
+    fs::write(&config, "[policy]\nretenton = 5\n").unwrap();
+    assert!(refused(&named).contains("did you mean policy.retention?"));
+    fs::write(&config, "[policy]\nretention = 5\n[source]\nblocks = [\"x\"]\n").unwrap();
+    assert!(refused(&named).contains("less than the reorg window"));
+    assert!(printed(&["config", "--config", config.to_str().unwrap()]).contains("retention = 5"));
+}
+
+/// A follower of files that grow, stopped by SIGTERM.
+#[test]
+fn run_follows_a_directory_and_stops_cleanly() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let all = fs::read(bitcoin.join("chain-mainnet-0-4312/blk00000.dat")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let blocks = directory.path().join("blocks");
+    fs::create_dir(&blocks).unwrap();
+    fs::write(blocks.join("blk00000.dat"), &all[..300_000]).unwrap();
+    let data = directory.path().join("data");
+    let config = directory.path().join("sapwood.toml");
+    let text = format!(
+        "[data]\ndirectory = {data:?}\n[source]\nblocks = [{blocks:?}]\n[apply]\nmode = \"async\"\n[chain]\nutxo_hash = true\n\
+         [log]\nlevel = \"info\"\n"
+    );
+    fs::write(&config, text).unwrap();
+    let mut child =
+        sapwood(&["run", "--config", config.to_str().unwrap()]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    fs::write(blocks.join("blk00000.dat"), &all).unwrap();
+    // It is in use: nobody else gets in, and the refusal names the directory.
+    let locked = refused(&["status", "--data", data.to_str().unwrap()]);
+    assert!(locked.contains("in use by another process") && locked.contains("data"), "{locked}");
+    std::thread::sleep(Duration::from_secs(4));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(muhash(data.to_str().unwrap()), MUHASH_4312);
+}
+
+/// A generator of numbers for moments to kill at. Fixed, so that a failure can be looked at.
+fn moments(seed: u64) -> impl Iterator<Item = u64> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    })
+}
+
+fn kill_after(args: &[&str], wait: Duration) -> bool {
+    let mut child = sapwood(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(wait);
+    let killed = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    killed
+}
+
+/// Killed with SIGKILL at random moments, 60 times in the middle of an import.
+#[test]
+fn killed_during_import_the_final_hash_is_right() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let blocks = bitcoin.join("chain-mainnet-0-4312/blk00000.dat");
+    let mut kills = 0;
+    let mut moments = moments(7);
+    while kills < 60 {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let data = data.to_str().unwrap();
+        let import = ["import", "bitcoin", "--data", data, blocks.to_str().unwrap(), "--utxo-hash"];
+        for moment in moments.by_ref().take(12) {
+            if !kill_after(&import, Duration::from_millis(moment % 250)) {
+                break;
+            }
+            kills += 1;
+        }
+        printed(&import);
+        assert_eq!(muhash(data), MUHASH_4312);
+        printed(&["verify", "--data", data]);
+    }
+}
+
+/// The block test of Bitcoin Core has branches up to three blocks deep. Its file is given in two parts, so that the second import
+/// begins on a branch that loses, and is killed in the middle: 40 times.
+#[test]
+fn killed_during_reorganisations_the_final_hash_is_right() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let packed = fs::read(bitcoin.join("regtest-core/core-feature_block.blk.dat.zst")).unwrap();
+    let all = zstd::decode_all(packed.as_slice()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = file("whole.dat", &all);
+    let import = |data: &str, blocks: &str| {
+        let args = ["import", "bitcoin", "--network", "regtest", "--data", data, "--utxo-hash", blocks];
+        args.map(str::to_owned).to_vec()
+    };
+    let run_import = |args: &[String]| printed(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let straight = directory.path().join("straight");
+    let straight = straight.to_str().unwrap();
+    run_import(&import(straight, &whole));
+    let expected = muhash(straight);
+    let mut moments = moments(11);
+    let mut kills = 0;
+    for round in 0.. {
+        if kills >= 40 {
+            break;
+        }
+        let data = directory.path().join(format!("data {round}"));
+        let data = data.to_str().unwrap();
+        let part = all.len() / 4 + moments.next().unwrap() as usize % (all.len() / 2);
+        run_import(&import(data, &file("part.dat", &all[..part])));
+        let second = import(data, &whole);
+        let second: Vec<&str> = second.iter().map(String::as_str).collect();
+        for moment in moments.by_ref().take(8) {
+            if !kill_after(&second, Duration::from_millis(5 + moment % 120)) {
+                break;
+            }
+            kills += 1;
+        }
+        printed(&second);
+        assert_eq!(muhash(data), expected, "in round {round}");
+    }
+}

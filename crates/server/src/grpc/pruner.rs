@@ -1,0 +1,195 @@
+//! The service `Pruner`: what it does, what holds it back, and why a record is still there.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::{Stream, stream};
+use sapwood_chain::Stop;
+use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
+use sapwood_types::Height;
+use tokio::sync::{Mutex, broadcast::error::RecvError};
+use tonic::{Request, Response, Status};
+
+use super::{
+    GrpcLimits,
+    convert::store_status,
+    field::{BadField, InField, hash},
+    proto::{pruner_server::Pruner, watch_jobs_response::Event, *},
+};
+
+/// Due records a plan looks at, unless told otherwise.
+const PLANNED: u64 = 100_000;
+
+/// The service `Pruner`.
+pub(crate) struct PrunerService {
+    pub(crate) pruner: PrunerHandle,
+    pub(crate) limits: GrpcLimits,
+    pub(crate) stop: Stop,
+    /// Held while the policy is read and changed.
+    pub(crate) changing_policy: Mutex<()>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+type JobStream = Pin<Box<dyn Stream<Item = Result<WatchJobsResponse, Status>> + Send>>;
+
+fn refused(error: PrunerError) -> Status {
+    match error {
+        PrunerError::Store(error) => store_status(&error),
+        PrunerError::HeightZero => BadField::new(error.to_string()).named("height"),
+        PrunerError::Options(_) => Status::invalid_argument(error.to_string()),
+        PrunerError::Disabled | PrunerError::JobOver { .. } => Status::failed_precondition(error.to_string()),
+        PrunerError::NoSuchJob { .. } => Status::not_found(error.to_string()),
+        PrunerError::Stopped => Status::unavailable(error.to_string()),
+    }
+}
+
+pub(super) fn hold_refused(error: HoldError) -> Status {
+    match error {
+        HoldError::Store(error) => store_status(&error),
+        HoldError::Invalid { field: "expires", problem } => BadField::new(problem).named("expires_at"),
+        HoldError::Invalid { field, problem } => BadField::new(problem).named(field),
+        HoldError::Reserved { .. } => BadField::new(error.to_string()).named("name"),
+        HoldError::NotFound { .. } => Status::not_found(error.to_string()),
+        HoldError::TooMany => Status::resource_exhausted(error.to_string()),
+    }
+}
+
+impl PrunerService {
+    /// A hold as it is now.
+    async fn hold(&self, name: &str) -> Result<Option<Hold>, Status> {
+        let holds = self.pruner.list_holds().await.map_err(|error| store_status(&error))?;
+        Ok(holds.into_iter().find(|hold| hold.name == name).map(Into::into))
+    }
+}
+
+#[tonic::async_trait]
+impl Pruner for PrunerService {
+    async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {
+        let (ok, details) = match self.pruner.status().await {
+            Err(error) => (false, error.to_string()),
+            Ok(status) => match status.last_job.and_then(|job| job.error) {
+                None => (true, status.state),
+                Some(error) => (false, format!("the last job failed: {error}")),
+            },
+        };
+        let timestamp_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        Ok(Response::new(HealthResponse { ok, details, timestamp_ms }))
+    }
+
+    async fn get_status(&self, _: Request<GetPrunerStatusRequest>) -> Answer<GetPrunerStatusResponse> {
+        let status = self.pruner.status().await.map_err(|error| store_status(&error))?;
+        Ok(Response::new(status.into()))
+    }
+
+    async fn plan(&self, request: Request<PlanRequest>) -> Answer<PlanResponse> {
+        let PlanRequest { height, limit } = request.into_inner();
+        let limit = limit.unwrap_or(PLANNED);
+        if limit == 0 {
+            return Err(BadField::new("must be at least 1").named("limit"));
+        }
+        let plan = self.pruner.plan(height.map(Height), limit).await.map_err(|error| store_status(&error))?;
+        Ok(Response::new(plan.into()))
+    }
+
+    async fn explain(&self, request: Request<ExplainRequest>) -> Answer<ExplainResponse> {
+        let txid = hash(&request.into_inner().txid).field("txid")?;
+        let explanation = self.pruner.explain(txid).await.map_err(|error| store_status(&error))?;
+        Ok(Response::new(explanation.into()))
+    }
+
+    async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Answer<ListJobsResponse> {
+        let limit = self.limits.page(request.into_inner().limit)?;
+        let jobs = self.pruner.jobs(limit).into_iter().map(Into::into).collect();
+        Ok(Response::new(ListJobsResponse { jobs }))
+    }
+
+    type WatchJobsStream = JobStream;
+
+    async fn watch_jobs(&self, _: Request<WatchJobsRequest>) -> Answer<JobStream> {
+        // Watched before the list is made, so that no change falls in between.
+        let changes = self.pruner.watch_jobs();
+        let mut now = self.pruner.jobs(usize::MAX);
+        now.retain(|job| !job.state.is_over());
+        now.reverse();
+        let state = Some((VecDeque::from(now), changes, self.stop.clone()));
+        let jobs = stream::unfold(state, |state| async move {
+            let (mut now, mut changes, stop) = state?;
+            let event = match now.pop_front() {
+                Some(job) => Event::Job(job.into()),
+                None => match stop.or(changes.recv()).await {
+                    None => return Some((Err(Status::unavailable("the server is stopping")), None)),
+                    Some(Ok(job)) => Event::Job(job.into()),
+                    Some(Err(RecvError::Lagged(missed))) => Event::Missed(missed),
+                    Some(Err(RecvError::Closed)) => return None,
+                },
+            };
+            Some((Ok(WatchJobsResponse { event: Some(event) }), Some((now, changes, stop))))
+        });
+        Ok(Response::new(Box::pin(jobs)))
+    }
+
+    async fn list_holds(&self, _: Request<ListHoldsRequest>) -> Answer<ListHoldsResponse> {
+        let holds = self.pruner.list_holds().await.map_err(|error| store_status(&error))?;
+        Ok(Response::new(ListHoldsResponse { holds: holds.into_iter().map(Into::into).collect() }))
+    }
+
+    async fn get_policy(&self, _: Request<GetPolicyRequest>) -> Answer<GetPolicyResponse> {
+        Ok(Response::new(GetPolicyResponse { policy: Some(self.pruner.policy().into()) }))
+    }
+
+    async fn prune(&self, request: Request<PruneRequest>) -> Answer<PruneResponse> {
+        let PruneRequest { height, wait } = request.into_inner();
+        let id = self.pruner.prune_now(height.map(Height)).map_err(refused)?;
+        let job = if wait { self.pruner.wait(id).await } else { self.pruner.job(id) };
+        // It is forgotten only if a thousand others came after it.
+        let job = job.ok_or_else(|| refused(PrunerError::NoSuchJob { job: id }))?;
+        Ok(Response::new(PruneResponse { job: Some(job.into()) }))
+    }
+
+    async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Answer<CancelJobResponse> {
+        self.pruner.cancel(JobId(request.into_inner().id)).map_err(refused)?;
+        Ok(Response::new(CancelJobResponse {}))
+    }
+
+    async fn set_hold(&self, request: Request<SetHoldRequest>) -> Answer<SetHoldResponse> {
+        let SetHoldRequest { name, owner, keep_from, expires_at, reason } = request.into_inner();
+        let keep_from = keep_from.map(Height);
+        let hold = sapwood_rules::Hold { name: name.clone(), owner, keep_from, expires: expires_at, reason };
+        self.pruner.holds().set(hold).await.map_err(hold_refused)?;
+        Ok(Response::new(SetHoldResponse { hold: self.hold(&name).await? }))
+    }
+
+    async fn renew_hold(&self, request: Request<RenewHoldRequest>) -> Answer<RenewHoldResponse> {
+        let RenewHoldRequest { name, keep_from, expires_at } = request.into_inner();
+        let before = self.pruner.holds().get(&name);
+        let (from, expires) = before.map_or((None, None), |hold| (hold.keep_from, hold.expires));
+        let (from, expires) = (keep_from.map(Height).or(from), expires_at.or(expires));
+        self.pruner.holds().renew(&name, from, expires).await.map_err(hold_refused)?;
+        Ok(Response::new(RenewHoldResponse { hold: self.hold(&name).await? }))
+    }
+
+    async fn release_hold(&self, request: Request<ReleaseHoldRequest>) -> Answer<ReleaseHoldResponse> {
+        self.pruner.holds().release(&request.into_inner().name).await.map_err(hold_refused)?;
+        Ok(Response::new(ReleaseHoldResponse {}))
+    }
+
+    async fn set_enabled(&self, request: Request<SetEnabledRequest>) -> Answer<SetEnabledResponse> {
+        let done = match request.into_inner().enabled {
+            true => self.pruner.enable().await,
+            false => self.pruner.disable().await,
+        };
+        done.map_err(|error| store_status(&error))?;
+        Ok(Response::new(SetEnabledResponse {}))
+    }
+
+    async fn set_policy(&self, request: Request<SetPolicyRequest>) -> Answer<SetPolicyResponse> {
+        let _changing = self.changing_policy.lock().await;
+        let policy = request.into_inner().apply(self.pruner.policy());
+        self.pruner.set_policy(policy).await.map_err(refused)?;
+        Ok(Response::new(SetPolicyResponse { policy: Some(policy.into()) }))
+    }
+}
