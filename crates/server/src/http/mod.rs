@@ -48,6 +48,9 @@ pub struct HttpOptions {
     pub most_body_bytes: usize,
     /// Event streams that may be open at the same time.
     pub most_streams: usize,
+    /// Names under which the server may be asked for without a token, besides `localhost` and addresses. A page of somebody else whose
+    /// name leads to this machine must not be able to read.
+    pub host_names: Vec<String>,
     /// Ends event streams, which would otherwise never end, when it is asked.
     pub stop: Option<Stop>,
 }
@@ -60,6 +63,7 @@ impl HttpOptions {
             refresh: Duration::from_secs(1),
             most_body_bytes: 16 << 10,
             most_streams: 64,
+            host_names: Vec::new(),
             stop: None,
         }
     }
@@ -70,6 +74,7 @@ impl HttpOptions {
 pub(crate) struct Service {
     node: Node,
     access: Arc<Access>,
+    host_names: Arc<[String]>,
     refresh: Duration,
     planning: Arc<Semaphore>,
     streams: Arc<Semaphore>,
@@ -95,6 +100,7 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
     let service = Service {
         node,
         access: Arc::new(options.access),
+        host_names: options.host_names.into(),
         refresh: options.refresh,
         planning: Arc::new(Semaphore::new(1)),
         streams: Arc::new(Semaphore::new(options.most_streams)),
@@ -139,10 +145,28 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
 }
 
 async fn may_read(State(service): State<Service>, request: Request, next: Next) -> Response {
-    match service.access.check(request.headers(), Need::Read) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => Problem::from(refusal).into_response(),
+    if let Err(refusal) = service.access.check(request.headers(), Need::Read) {
+        return Problem::from(refusal).into_response();
     }
+    // Who has a token knows whom he talks to. A browser that was led here by a foreign name has none.
+    let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    let named = named.or(request.uri().authority().map(|authority| authority.as_str()));
+    let foreign = named.is_some_and(|host| !is_own_name(host, &service.host_names));
+    if foreign && !request.headers().contains_key(header::AUTHORIZATION) {
+        let detail = "without a token this server answers only to addresses, localhost and the host names in its configuration";
+        return Problem::misdirected(detail).into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether a host, with or without its port, is an address, `localhost`, or one of these names.
+fn is_own_name(host: &str, names: &[String]) -> bool {
+    if host.parse::<std::net::IpAddr>().is_ok() || host.parse::<std::net::SocketAddr>().is_ok() {
+        return true;
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    address.is_ok() || name == "localhost" || names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

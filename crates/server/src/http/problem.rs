@@ -66,6 +66,8 @@ kinds! {
     too_large = PAYLOAD_TOO_LARGE, "too-large", "The body is too large";
     /// The body is not JSON.
     unsupported_media_type = UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "The body is not JSON";
+    /// The request was meant for another server.
+    misdirected = MISDIRECTED_REQUEST, "misdirected", "Meant for another server";
     /// It can be read, but a value is not allowed.
     not_allowed_value = UNPROCESSABLE_ENTITY, "not-allowed-value", "A value is not allowed";
     /// Too many requests.
@@ -188,6 +190,9 @@ pub enum ReadProblems {
     /// A token is needed.
     #[response(status = 401, content_type = "application/problem+json")]
     Unauthorized(Problem),
+    /// Asked for by a name that is not this server's.
+    #[response(status = 421, content_type = "application/problem+json")]
+    Misdirected(Problem),
     /// A value is not allowed.
     #[response(status = 422, content_type = "application/problem+json")]
     NotAllowedValue(Problem),

@@ -135,14 +135,18 @@ impl Collector for FromReport {
                 }
                 Kind::Gauge | Kind::Histogram => (metric.name, MetricType::Gauge),
             };
-            let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
+            // As the library does with those that are registered.
+            let help = format!("{}.", metric.help);
+            let mut family = encoder.encode_descriptor(name, &help, None, kind)?;
+            if metric.labels.is_empty() {
+                if let Some((_, value)) = values.first() {
+                    encode_value(kind, *value, family)?;
+                }
+                continue;
+            }
             for (values, value) in values {
                 let labels: Vec<(&str, String)> = metric.labels.iter().copied().zip(values).collect();
-                if labels.is_empty() {
-                    encode_value(kind, value, family.encode_family::<[(&str, &str); 0]>(&[])?)?;
-                } else {
-                    encode_value(kind, value, family.encode_family(&labels)?)?;
-                }
+                encode_value(kind, value, family.encode_family(&labels)?)?;
             }
         }
         Ok(())

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn times_are_those_of_what_was_done_in_between() {
         let mut history = History::default();
-        for (second, applied, seconds) in [(0, 10, 1.0), (1, 10, 1.0), (2, 14, 1.2)] {
+        for (second, applied, seconds) in [(1, 10, 1.0), (2, 10, 1.0), (3, 14, 1.2)] {
             history.note(&report(second * 1000, 0, applied, seconds));
         }
         let apply = history.report(Range::Minutes, 0).apply_ms;

@@ -81,3 +81,22 @@ async fn a_token_is_told_what_it_may_do() {
     assert_eq!(open.get("/api/v1/access").await.ok(), json!({ "read": true, "admin": false }));
     open.send("GET", "/api/v1/access", Some(READ), None).await.problem(401, "unauthorized");
 }
+
+#[tokio::test]
+async fn a_page_elsewhere_whose_name_leads_here_reads_nothing() {
+    let world = World::new().await;
+    let ask = |host: &'static str, token: Option<&'static str>| {
+        let mut request = axum::http::Request::get("/api/v1/status").header(header::HOST, host);
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        world.call(request.body(axum::body::Body::empty()).unwrap())
+    };
+    for host in ["127.0.0.1", "127.0.0.1:8097", "[::1]:8097", "[::1]", "localhost", "localhost:8097"] {
+        ask(host, None).await.ok();
+    }
+    for host in ["evil.example", "evil.example:8097", "127.0.0.1.evil.example", ""] {
+        ask(host, None).await.problem(421, "misdirected");
+        ask(host, Some(ADMIN)).await.ok();
+    }
+}

@@ -92,7 +92,7 @@ async fn pages_load_nothing_from_elsewhere_and_have_nothing_inline() {
         for link in linked.collect::<BTreeSet<_>>() {
             assert!(link.starts_with('/') || link.starts_with('#'), "{path} has a link to {link}");
             if link.starts_with('/') {
-                assert_eq!(world.get(link).await.status, 200, "{path} has a link to {link}");
+                assert_ne!(world.get(link).await.status, 404, "{path} has a link to {link}");
             }
         }
     }
