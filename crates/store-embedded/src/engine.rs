@@ -18,7 +18,7 @@ use crate::{
     keys,
     options::{Durability, EmbeddedOptions},
     state::{INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
-    utxo_set::{self, Rolling, UTXO_SET_KEY},
+    utxo_set::Rolling,
     watch::Watches,
     writer::Writer,
 };
@@ -114,7 +114,9 @@ impl Engine {
             batch.put_cf(meta, SCHEMA_KEY, SCHEMA.to_be_bytes());
             batch.put_cf(meta, INDEXING_KEY, wanted);
             batch.put_cf(meta, STATE_KEY, State::default().encode());
-            batch.put_cf(meta, UTXO_SET_KEY, utxo_set::encode(&UtxoSet::empty(self.options.utxo_hash)));
+            if self.options.utxo_hash {
+                self.put_utxo_set(&mut batch, Some(&UtxoSet::empty(true)))?;
+            }
             self.write(batch)?;
             return Ok(State::default());
         };

@@ -49,9 +49,9 @@ pub struct EmbeddedOptions {
     pub durability: Durability,
     /// Which address indexes are kept. Fixed when the store is made.
     pub address_index: AddressIndexing,
-    /// Keep the hash of the UTXO set with each write, so that it can be asked for at any time. Costs a multiplication of large
-    /// numbers, about 2 µs, for each coin that comes or goes. Turned on for a store that exists, it is known once the set has been
-    /// counted. The number of coins and what they are worth are kept either way.
+    /// Keep number, worth and hash of all coins with each write, so that they can be asked for at any time. Costs about 2 µs for
+    /// each coin that comes or goes, shared by all cores. Turned on for a store that exists, they are known once somebody has had
+    /// the coins counted; turned off, they are dropped.
     pub utxo_hash: bool,
     /// For tests only.
     pub faults: Option<Arc<dyn Faults>>,

@@ -104,7 +104,7 @@ impl Engine {
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
         let rolled = rolling.roll(&changes, &pages, state.last())?;
         let mut batch = self.batch(&changes, index_changes, &state, undo.as_ref(), &undone)?;
-        self.put_utxo_set(&mut batch, &rolled)?;
+        self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, *txid, master)?;
