@@ -35,6 +35,9 @@ pub struct EmbeddedOptions {
     /// Bytes of memory for decoded records the writer has touched lately. Most outputs die young, and what is found here
     /// needs no read.
     pub record_cache_bytes: u64,
+    /// Bytes of memory for the heights at which records are mined. The check of children finds most of them here: 48 bytes for
+    /// each transaction of as many blocks as records are retained. The others it reads from disk; with 0, all.
+    pub mined_heights_bytes: u64,
     /// Bytes of a write buffer of the records. Larger means fewer, larger flushes, and a longer replay after a crash.
     pub write_buffer_bytes: usize,
     /// How many write buffers may wait to be flushed before writers have to wait.
@@ -62,6 +65,7 @@ impl Default for EmbeddedOptions {
         Self {
             block_cache_bytes: 256 << 20,
             record_cache_bytes: 256 << 20,
+            mined_heights_bytes: 96 << 20,
             write_buffer_bytes: 64 << 20,
             write_buffers: 3,
             background_jobs: 2,
@@ -80,6 +84,7 @@ impl std::fmt::Debug for EmbeddedOptions {
         f.debug_struct("EmbeddedOptions")
             .field("block_cache_bytes", &self.block_cache_bytes)
             .field("record_cache_bytes", &self.record_cache_bytes)
+            .field("mined_heights_bytes", &self.mined_heights_bytes)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("write_buffers", &self.write_buffers)
             .field("background_jobs", &self.background_jobs)
