@@ -22,7 +22,6 @@ use sapwood_server::{
         proto::{chain_client::ChainClient, pruner_client::PrunerClient, utxo_client::UtxoClient},
     },
 };
-use sapwood_store::AddressIndexing;
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use tempfile::TempDir;
 use tokio::{
