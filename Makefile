@@ -33,6 +33,8 @@ run: setup ## Show a node at work, with a page to look at; Ctrl-C ends it
 
 # The doctests go first, so that the last words are the summary of the test runner.
 test: setup ## Run all tests: doctests, then the rest
+	@scripts/browser-env.sh
+	@scripts/python-env.sh >/dev/null
 	cargo test --release --doc --workspace
 	cargo nextest run --release --workspace
 

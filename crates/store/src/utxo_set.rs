@@ -1,7 +1,7 @@
 //! The chain's UTXO set in figures: how many coins, how much they are worth, and their hash as Bitcoin Core prints it.
 //!
 //! A coin is an output of a transaction mined on the longest chain that no mined transaction spends
-//! ([`Slot::is_coin`]). [`UtxoCounter`] counts them record by record; [`UtxoChange`] says what a write did to them, from the
+//! ([`Slot::is_coin`](sapwood_types::Slot::is_coin)). [`UtxoCounter`] counts them record by record; [`UtxoChange`] says what a write did to them, from the
 //! pages before and after. Both go through the same walk over a page, so nothing can be a coin to one and not to the other.
 //!
 //! # Correctness

@@ -165,6 +165,22 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The page is made from here: SAPWOOD_WRITE_DOCS=1 writes it anew.
+    #[test]
+    fn the_page_about_the_configuration_is_up_to_date() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let page = format!(
+            "# Configuration\n\nOne TOML file: `sapwood.toml` in the working directory, or the one named by `--config`. Unknown keys are \
+             refused with the\nnearest match, unsafe values with the reason. `sapwood config` prints what is in effect; this is \
+             `sapwood config --defaults`:\n\n```toml\n{}```\n",
+            render(&Config::default()).unwrap()
+        );
+        if std::env::var_os("SAPWOOD_WRITE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), page, "run this test with SAPWOOD_WRITE_DOCS=1");
+    }
+
     #[test]
     fn every_setting_is_documented_and_nothing_else_is() {
         let table = Table::try_from(Config::default()).unwrap();
