@@ -449,6 +449,8 @@ def pages_are_complete_and_in_order(world):
     equal([output.outpoint.txid for output in owned], expected)
     owned = pages(world.utxo.ListByAddress, "outputs", script=b"one owner", newest_first=True)
     equal([output.outpoint.txid for output in owned], expected[::-1])
+    error = fails(lambda: world.utxo.ListByAddress(credential=bytes(28)), grpc.StatusCode.FAILED_PRECONDITION)
+    assert "no index by credential" in error.details(), "an index that is not kept is not an empty one"
     counts = world.utxo.GetCounts()
     equal((counts.records, counts.unmined, counts.unspent), (28, 25, 28))
     equal(world.utxo.GetLastApplied().block.height, 3)

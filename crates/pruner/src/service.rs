@@ -389,6 +389,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         job.counts = run.counts().clone();
         job.durations = run.durations().clone();
     });
+    shared.measure().await;
     match result {
         Ok(()) => end_job(shared, request.job, JobState::Completed, None, None),
         Err(Halt::Stop(reason)) if reason.is_limit() => {
@@ -401,8 +402,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
             if !matches!(reason, StopReason::Cancelled | StopReason::Stopping | StopReason::NoBlocks) {
                 // A job that looks through everything and could not begin has not done so.
                 sweep.look_back |= request.whole;
-                // The first block asks by itself; to ask again before it comes would never end.
-                shared.resume.store(reason != StopReason::NoBlocks, Ordering::Release);
+                shared.resume.store(true, Ordering::Release);
             }
             end_job(shared, request.job, JobState::Cancelled, Some(reason), None);
             // It may have become possible between the check and here.
@@ -424,7 +424,6 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
     if completed && sweep.look_back && shared.requests.waiting().is_none() {
         shared.submit(Trigger::Continued, None, true);
     }
-    shared.measure().await;
 }
 
 fn end_job(

@@ -5,7 +5,10 @@
 mod support;
 
 use bytes::Bytes;
-use sapwood_server::grpc::proto::{chain_event::Event, *};
+use sapwood_server::grpc::{
+    Feed,
+    proto::{chain_event::Event, *},
+};
 use support::Setup;
 use tonic::Code;
 
@@ -160,5 +163,25 @@ async fn a_bad_field_is_named_and_nothing_is_changed() {
     let refused = utxo.create(bad).await.unwrap_err();
     assert_eq!(refused.message(), "transactions[1].transaction.inputs[0].outpoint: is required");
     assert_eq!(utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner().records, 0);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_follows_a_source_is_not_fed() {
+    let feed = Feed::Closed { source: "a node at home".into() };
+    let server = Setup { feed, ..Setup::default() }.start().await;
+    let mut chain = server.chain().await;
+    let blocks = vec![block(100, vec![tx(1, &[])])];
+    let to = roll_back_request::Target::Everything(true);
+    let refused = [
+        chain.apply_blocks(ApplyBlocksRequest { blocks }).await.unwrap_err(),
+        chain.roll_back(RollBackRequest { target: Some(to) }).await.unwrap_err(),
+        chain.set_state(SetStateRequest { state: ChainState::Running.into() }).await.unwrap_err(),
+    ];
+    for status in refused {
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("follows a node at home"), "{status}");
+    }
+    assert!(!chain.get_status(GetChainStatusRequest {}).await.unwrap().into_inner().fed);
     server.end().await;
 }

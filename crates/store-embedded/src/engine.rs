@@ -15,10 +15,12 @@ use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
 use crate::{
     cache::RecordCache,
     columns::{self, Column},
+    due_start::DueStart,
     keys,
+    mined::MinedHeights,
     options::{Durability, EmbeddedOptions},
     state::{INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
-    utxo_set::{self, Rolling, UTXO_SET_KEY},
+    utxo_set::Rolling,
     watch::Watches,
     writer::Writer,
 };
@@ -34,11 +36,16 @@ pub(crate) struct Engine {
     pub(crate) policy: RwLock<Policy>,
     /// Whoever holds this is the one writer.
     pub(crate) writer: Mutex<Writer>,
+    /// Held while a block is applied: pruning does not begin to read beside one.
+    pub(crate) block_under_way: Mutex<()>,
     /// The state as of the last write, for readers.
     pub(crate) published: RwLock<State>,
     /// The UTXO set as of the last write, for readers.
     pub(crate) published_utxo_set: RwLock<Option<UtxoSet>>,
     pub(crate) watches: Watches,
+    pub(crate) due_start: DueStart,
+    /// Changed by the writer only.
+    pub(crate) mined: RwLock<MinedHeights>,
     poison: RwLock<Option<String>>,
     write_options: WriteOptions,
 }
@@ -77,6 +84,7 @@ impl Engine {
             Durability::CleanStopOnly => write_options.disable_wal(true),
         }
         let cache = RecordCache::new(options.record_cache_bytes);
+        let mined = RwLock::new(MinedHeights::new(options.mined_heights_bytes));
         let mut engine = Engine {
             db,
             _lock: lock,
@@ -84,9 +92,12 @@ impl Engine {
             options,
             policy: RwLock::new(policy),
             writer: Mutex::new(Writer::new(State::default(), cache)),
+            block_under_way: Mutex::default(),
             published: RwLock::default(),
             published_utxo_set: RwLock::default(),
             watches: Watches::default(),
+            due_start: DueStart::default(),
+            mined,
             poison: RwLock::default(),
             write_options,
         };
@@ -114,7 +125,9 @@ impl Engine {
             batch.put_cf(meta, SCHEMA_KEY, SCHEMA.to_be_bytes());
             batch.put_cf(meta, INDEXING_KEY, wanted);
             batch.put_cf(meta, STATE_KEY, State::default().encode());
-            batch.put_cf(meta, UTXO_SET_KEY, utxo_set::encode(&UtxoSet::empty(self.options.utxo_hash)));
+            if self.options.utxo_hash {
+                self.put_utxo_set(&mut batch, Some(&UtxoSet::empty(true)))?;
+            }
             self.write(batch)?;
             return Ok(State::default());
         };
@@ -167,7 +180,7 @@ impl Engine {
         &self,
         txids: &[TxId],
         options: &ReadOptions,
-        mut page: impl FnMut(&TxId, Option<Bytes>) -> Result<(), StoreError>,
+        mut page: impl FnMut(&TxId, Option<&[u8]>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         if txids.is_empty() {
             return Ok(());
@@ -177,7 +190,7 @@ impl Engine {
         let found = self.db.batched_multi_get_cf_opt(column, keys, txids.is_sorted(), options);
         for (txid, value) in txids.iter().zip(found) {
             let value = value.map_err(engine_error("reading records"))?;
-            page(txid, value.map(|bytes| Bytes::copy_from_slice(&bytes)))?;
+            page(txid, value.as_deref())?;
         }
         Ok(())
     }
@@ -190,7 +203,7 @@ impl Engine {
     ) -> Result<Vec<Option<MasterPage>>, StoreError> {
         let mut pages = Vec::with_capacity(txids.len());
         self.read_raw_masters(txids, options, |txid, bytes| {
-            pages.push(bytes.map(|bytes| decode_master(txid, bytes)).transpose()?);
+            pages.push(bytes.map(|bytes| decode_master(txid, Bytes::copy_from_slice(bytes))).transpose()?);
             Ok(())
         })?;
         Ok(pages)

@@ -10,25 +10,29 @@
 //! - `writer`: the one writer: runs a transition, turns its changes into one batch, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
 //! - `utxo_set`: the coins in figures, kept with each write and counted on demand.
+//! - `due_start`: where the list of due records begins.
+//! - `mined`: at which height records are mined, for the check of children.
 //! - [`floor`]: the same bytes without any of this, to measure against.
 //! - `read`, `write`, `prune`, `diagnose`, `verify`: the store's traits.
 //!
 //! # Correctness
 //! There is one writer at a time. A write is one RocksDB batch over all column families, with the write-ahead log on: after a
-//! crash it is there as a whole or not at all. Everything in memory (state, cache, watches) is changed after the batch is
+//! crash it is there as a whole or not at all. Everything in memory (state, cache, mined heights, watches) is changed after the batch is
 //! written and before the lock is given back, so the next writer never sees less than the disk. Readers use a snapshot and
 //! never the writer's cache.
 //!
 //! Pruning reads and judges without the lock. It announces the records it looks at before it reads them; every writer tells
 //! it which of those it changed; and what changed is judged again under the lock. A child that stops being mined always
-//! changes its parent's page, so watching the parents is enough.
+//! changes its parent's page, so watching the parents is enough, whether a child is found in `mined` or read.
 
 mod cache;
 mod columns;
 mod diagnose;
+mod due_start;
 mod engine;
 pub mod floor;
 mod keys;
+mod mined;
 pub mod options;
 mod prune;
 mod read;

@@ -35,6 +35,9 @@ pub struct EmbeddedOptions {
     /// Bytes of memory for decoded records the writer has touched lately. Most outputs die young, and what is found here
     /// needs no read.
     pub record_cache_bytes: u64,
+    /// Bytes of memory for the heights at which records are mined. The check of children finds most of them here: 48 bytes for
+    /// each transaction of as many blocks as records are retained. The others it reads from disk; with 0, all.
+    pub mined_heights_bytes: u64,
     /// Bytes of a write buffer of the records. Larger means fewer, larger flushes, and a longer replay after a crash.
     pub write_buffer_bytes: usize,
     /// How many write buffers may wait to be flushed before writers have to wait.
@@ -49,9 +52,9 @@ pub struct EmbeddedOptions {
     pub durability: Durability,
     /// Which address indexes are kept. Fixed when the store is made.
     pub address_index: AddressIndexing,
-    /// Keep the hash of the UTXO set with each write, so that it can be asked for at any time. Costs a multiplication of large
-    /// numbers, about 2 µs, for each coin that comes or goes. Turned on for a store that exists, it is known once the set has been
-    /// counted. The number of coins and what they are worth are kept either way.
+    /// Keep number, worth and hash of all coins with each write, so that they can be asked for at any time. Costs about 2 µs for
+    /// each coin that comes or goes, shared by all cores. Turned on for a store that exists, they are known once somebody has had
+    /// the coins counted; turned off, they are dropped.
     pub utxo_hash: bool,
     /// For tests only.
     pub faults: Option<Arc<dyn Faults>>,
@@ -62,6 +65,7 @@ impl Default for EmbeddedOptions {
         Self {
             block_cache_bytes: 256 << 20,
             record_cache_bytes: 256 << 20,
+            mined_heights_bytes: 96 << 20,
             write_buffer_bytes: 64 << 20,
             write_buffers: 3,
             background_jobs: 2,
@@ -80,6 +84,7 @@ impl std::fmt::Debug for EmbeddedOptions {
         f.debug_struct("EmbeddedOptions")
             .field("block_cache_bytes", &self.block_cache_bytes)
             .field("record_cache_bytes", &self.record_cache_bytes)
+            .field("mined_heights_bytes", &self.mined_heights_bytes)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("write_buffers", &self.write_buffers)
             .field("background_jobs", &self.background_jobs)

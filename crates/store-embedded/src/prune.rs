@@ -1,8 +1,7 @@
 //! Pruning: judge without the lock, delete under it what did not change meanwhile.
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
+use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_store::{
@@ -17,6 +16,7 @@ use crate::{
     engine::{Engine, corrupt, decode_master, engine_error},
     keys::{self, Pending},
     read::Snapshot,
+    watch::TxIds,
 };
 
 /// A record, its verdict, and what deleting it takes.
@@ -47,7 +47,7 @@ impl Engine {
             let mut case = Case::gone(*txid);
             if let Some(bytes) = bytes {
                 let first_page = bytes.len() as u64;
-                let master = decode_master(txid, bytes)?;
+                let master = decode_master(txid, Bytes::copy_from_slice(bytes))?;
                 case.judged.verdict = judge(&master, context);
                 case.judged.external = master.head.external;
                 // Further pages are not read for this; they are taken to be as large as the first.
@@ -58,13 +58,31 @@ impl Engine {
             Ok(())
         })?;
         if check_children {
-            check_all_children(&snapshot, &mut cases, context)?;
+            check_all_children(self, &snapshot, &mut cases, context)?;
         }
         Ok(cases)
     }
 
+    fn due(
+        &self,
+        up_to: Height,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError> {
+        let look = self.due_start.look();
+        let snapshot = Snapshot::new(self);
+        let page = snapshot.by_height(Column::Due, None, look.start()..=up_to, after, limit)?;
+        if after.is_none() && limit > 0 {
+            self.due_start.found(look, page.items.first().map_or(up_to, |(first, _)| *first));
+        }
+        let record = |(settled_at, txid)| DueRecord { settled_at, txid };
+        Ok(Page { items: page.items.into_iter().map(record).collect(), next: page.next })
+    }
+
     fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
         self.check_poison()?;
+        // A block under way goes first; the next one does not wait for this chunk, nor this chunk for that one.
+        drop(self.block_under_way.lock());
         let watch = self.watches.begin(&request.txids);
         let result = self.judge_and_delete(request, || watch.changed());
         self.watches.end(&watch);
@@ -74,14 +92,14 @@ impl Engine {
     fn judge_and_delete(
         &self,
         request: &DeleteDue,
-        changed: impl FnOnce() -> HashSet<TxId>,
+        changed: impl FnOnce() -> TxIds,
     ) -> Result<Vec<Judged>, StoreError> {
         let mut cases = self.cases(&request.txids, &request.context, request.check_children)?;
         self.reached("prune-judged")?;
         // One write, or a crash could leave the cursor behind a record that was not deleted.
         self.change(|change| {
             let changed = changed();
-            let mut gone = HashSet::with_capacity(cases.len());
+            let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
             for case in &mut cases {
                 let txid = case.judged.txid;
                 if gone.contains(&txid) {
@@ -134,7 +152,7 @@ impl Engine {
         self.change(|change| {
             let snapshot = Snapshot::new(self);
             let preserved = Some(Pending::Preserved);
-            let over = snapshot.by_height(Column::Pending, preserved, height, None, limit)?.items;
+            let over = snapshot.by_height(Column::Pending, preserved, Height(0)..=height, None, limit)?.items;
             change.set.load(over.iter().map(|(_, txid)| *txid))?;
             for (_, txid) in &over {
                 preserve::expire(&mut change.set, *txid, height)?;
@@ -164,8 +182,10 @@ impl Engine {
     }
 }
 
-/// The independent check: reads every child of every record that may go.
+/// The independent check: what the own record of every child says, of every record that may go. Most children were mined
+/// while this process ran, and what was written into their records is still known; the others are read.
 fn check_all_children(
+    engine: &Engine,
     snapshot: &Snapshot,
     cases: &mut [Case],
     context: &PruneContext,
@@ -180,13 +200,18 @@ fn check_all_children(
             _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
         }
     }
-    let mut children: Vec<TxId> =
-        slots.iter().filter_map(|(_, slot)| slot.spender()).map(|spender| spender.child).collect();
-    children.sort_unstable();
-    children.dedup();
-    let mut evidence: Vec<ChildEvidence> = Vec::with_capacity(children.len());
-    snapshot.raw_masters(&children, |child, bytes| {
-        evidence.push(match bytes {
+    let child = |slot: &Slot| slot.spender().map(|spender| spender.child);
+    let mined = engine.mined.read();
+    let known: Vec<Option<Height>> =
+        slots.iter().map(|(_, slot)| child(slot).and_then(|child| mined.get(&child))).collect();
+    drop(mined);
+    let unknown = slots.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let mut to_read: Vec<TxId> = unknown.filter_map(|((_, slot), _)| child(slot)).collect();
+    to_read.sort_unstable();
+    to_read.dedup();
+    let mut found: Vec<ChildEvidence> = Vec::with_capacity(to_read.len());
+    snapshot.raw_masters(&to_read, |child, bytes| {
+        found.push(match bytes {
             None => ChildEvidence::Absent,
             Some(bytes) => {
                 let mined_at = MasterPage::peek_mined_at(bytes)
@@ -196,11 +221,14 @@ fn check_all_children(
         });
         Ok(())
     })?;
-    let look = |child: &TxId| children.binary_search(child).map_or(ChildEvidence::Absent, |at| evidence[at]);
-    for (number, slot) in slots {
-        let verdict = &mut cases[number].judged.verdict;
+    for ((number, slot), known) in slots.iter().zip(known) {
+        let evidence = |child: &TxId| match known {
+            Some(height) => ChildEvidence::Present { mined_at: Some(height) },
+            None => to_read.binary_search(child).map_or(ChildEvidence::Absent, |at| found[at]),
+        };
+        let verdict = &mut cases[*number].judged.verdict;
         if verdict.may_go()
-            && let Err(reason) = check_child(&slot, look, context)
+            && let Err(reason) = check_child(slot, evidence, context)
         {
             *verdict = Verdict::Kept(reason);
         }
@@ -216,13 +244,7 @@ impl StorePrune for EmbeddedStore {
         after: Option<Cursor>,
         limit: usize,
     ) -> Result<Page<DueRecord>, StoreError> {
-        self.run(move |engine| {
-            let snapshot = Snapshot::new(engine);
-            let page = snapshot.by_height(Column::Due, None, settled_up_to, after.as_ref(), limit)?;
-            let record = |(settled_at, txid)| DueRecord { settled_at, txid };
-            Ok(Page { items: page.items.into_iter().map(record).collect(), next: page.next })
-        })
-        .await?
+        self.run(move |engine| engine.due(settled_up_to, after.as_ref(), limit)).await?
     }
 
     async fn judge(
@@ -266,5 +288,58 @@ impl StorePrune for EmbeddedStore {
 
     async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
         self.run(move |engine| engine.prune_undo(below)).await?
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
+mod tests {
+    use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
+    use sapwood_rules::KeepReason;
+    use sapwood_store::ApplyOptions;
+    use sapwood_types::{Block, Tx};
+
+    use super::*;
+    use crate::EmbeddedOptions;
+
+    fn block(height: u32, tx: &Tx) -> Block {
+        Block {
+            height: Height(height),
+            hash: block_hash(&height.to_string()),
+            parent: block_hash(&(height - 1).to_string()),
+            time: 0,
+            txs: vec![tx.clone()],
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_child_is_its_own_record_not_its_parents_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
+        let parent = coin("parent", 1);
+        let child = burn("child", &[(&parent, 0)]);
+        for (height, tx) in [(1, &parent), (2, &child)] {
+            engine.apply_block(&block(height, tx), ApplyOptions::default()).unwrap();
+        }
+        assert_eq!(engine.mined.read().get(&child.txid), Some(Height(2)));
+        let verdict = || {
+            let cases = engine.cases(&[parent.txid], &context(30, 10, &[]), true).unwrap();
+            cases.into_iter().map(|case| case.judged.verdict).next()
+        };
+        assert!(verdict().is_some_and(|verdict| verdict.may_go()));
+        // As if the child's record had been written with another height, and its parent had not been told.
+        engine.mined.write().note(child.txid, Some(Height(2)), Some(Height(7)));
+        let found = ChildEvidence::Present { mined_at: Some(Height(7)) };
+        let reason = KeepReason::ChildDisagrees { child: child.txid, remembered: Some(Height(2)), found };
+        assert_eq!(verdict(), Some(Verdict::Kept(reason)));
+        // What was deleted is not known any more.
+        let request = DeleteDue {
+            txids: vec![child.txid],
+            context: context(30, 10, &[]),
+            check_children: true,
+            save_cursor: None,
+        };
+        engine.delete_due(&request).unwrap();
+        assert_eq!(engine.mined.read().get(&child.txid), None);
     }
 }

@@ -1,14 +1,14 @@
 //! Reading, from a snapshot.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
-    AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx, Utxo, UtxoSet,
-    WorkingSet, working_set::PageKey,
+    AddressKind, AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx,
+    Utxo, UtxoSet, WorkingSet, working_set::PageKey,
 };
 use sapwood_types::{
     BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
@@ -47,7 +47,7 @@ impl<'a> Snapshot<'a> {
     pub(crate) fn raw_masters(
         &self,
         txids: &[TxId],
-        page: impl FnMut(&TxId, Option<Bytes>) -> Result<(), StoreError>,
+        page: impl FnMut(&TxId, Option<&[u8]>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.engine.read_raw_masters(txids, &self.options(), page)
     }
@@ -99,20 +99,21 @@ impl<'a> Snapshot<'a> {
         Ok((found, false))
     }
 
-    /// Transactions listed by height up to and including `up_to`, oldest first.
+    /// Transactions listed by height within `heights`, oldest first.
     pub(crate) fn by_height(
         &self,
         column: Column,
         tag: Option<Pending>,
-        up_to: Height,
+        heights: RangeInclusive<Height>,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<(Height, TxId)>, StoreError> {
         let prefix: Vec<u8> = tag.map(|tag| tag as u8).into_iter().collect();
-        let mut end = prefix.clone();
-        end.extend_from_slice(&up_to.0.to_be_bytes());
-        let end = keys::after_prefix(&end);
-        let range = (prefix.clone(), end);
+        if heights.is_empty() {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
+        let key = |height: &Height| [&prefix[..], &height.0.to_be_bytes()].concat();
+        let range = (key(heights.start()), keys::after_prefix(&key(heights.end())));
         let (found, more) = self.keys(column, range, after, Order::Ascending, limit)?;
         let parse = |key: &Bytes| keys::parse_due(&key[prefix.len()..]).ok_or_else(|| bad_key(column));
         let items = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -184,7 +185,7 @@ impl Engine {
             let page = snapshot.by_height(
                 Column::Pending,
                 Some(Pending::Unmined),
-                Height::MAX,
+                Height(0)..=Height::MAX,
                 after.as_ref(),
                 wanted,
             )?;
@@ -200,6 +201,16 @@ impl Engine {
     }
 
     fn by_address(&self, query: &AddressQuery) -> Result<Page<Utxo>, StoreError> {
+        let (kept, by) = match query.kind {
+            AddressKind::Address => (self.options.address_index.address, "address"),
+            AddressKind::Credential => (self.options.address_index.credential, "credential"),
+        };
+        if !kept {
+            // An empty page would be a lie.
+            let problem =
+                format!("this store keeps no index by {by}: make a new one with that index to ask by it");
+            return Err(StoreError::BadOption { problem });
+        }
         let snapshot = Snapshot::new(self);
         let prefix = keys::address_prefix(query.kind, &query.hash);
         let range = (prefix.to_vec(), keys::after_prefix(&prefix));
@@ -277,7 +288,8 @@ impl StoreRead for EmbeddedStore {
         self.run(move |engine| {
             let snapshot = Snapshot::new(engine);
             let unmined = Some(Pending::Unmined);
-            let page = snapshot.by_height(Column::Pending, unmined, cutoff, after.as_ref(), limit)?;
+            let page =
+                snapshot.by_height(Column::Pending, unmined, Height(0)..=cutoff, after.as_ref(), limit)?;
             Ok(Page { items: page.items.into_iter().map(|(_, txid)| txid).collect(), next: page.next })
         })
         .await?

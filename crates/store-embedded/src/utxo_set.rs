@@ -2,10 +2,9 @@
 //!
 //! # Correctness
 //! The figures lie in an entry of their own, written in the batch of the write that changes them, so they are those of the state
-//! beside them after any crash. A new store knows its set, which is empty. One that was made before the figures were kept, or
-//! without their hash, does not: it says so until somebody counts. The changes made while the count runs are added to it at its
-//! end, so writers never wait for it. With the hash turned off it leaves the entry with the first write that moves a coin; until
-//! then it still is the hash of the set.
+//! beside them after any crash. Where they are not kept there is no entry: it goes when such a store is opened, so it can never
+//! be of an earlier state. A new store knows its set, which is empty. One that was made or used without keeping it does not: it
+//! says so until somebody counts. The changes made while the count runs are added to it at its end, so writers never wait for it.
 
 use std::{
     ops::ControlFlow,
@@ -36,7 +35,7 @@ use crate::{
     read::Snapshot,
 };
 
-pub(crate) const UTXO_SET_KEY: &[u8] = b"utxo-set";
+const UTXO_SET_KEY: &[u8] = b"utxo-set";
 
 const VERSION: u8 = 1;
 /// A store with more records is counted in parts, one for each first byte of a transaction id, by all cores.
@@ -44,37 +43,29 @@ const COUNTED_AS_ONE: u64 = 5_000;
 /// After so many entries a count reports progress and looks whether it should end. The largest pages take 60 ms.
 const LOOK_EVERY: usize = 256;
 
-/// The bytes of the entry. Which block it is for stands in the store's state.
-pub(crate) fn encode(set: &UtxoSet) -> Vec<u8> {
+/// The bytes of the entry. Which block it is for stands in the store's state. Nothing of a set without its hash: none is kept.
+fn encode(set: &UtxoSet) -> Option<Vec<u8>> {
+    let hash = set.hash.as_ref()?;
     let mut to = Writer::with_capacity(64 + MuHash::STATE_LEN);
     to.u8(VERSION);
     to.varint(set.coins);
     to.varint(set.transactions);
     to.bytes(&set.amount.to_be_bytes());
-    to.u8(set.hash.is_some().into());
-    if let Some(hash) = &set.hash {
-        to.bytes(&hash.to_bytes());
-    }
-    to.finish()
+    to.bytes(&hash.to_bytes());
+    Some(to.finish())
 }
 
 /// What the bytes of the entry say.
-pub(crate) fn decode(bytes: Bytes) -> Result<UtxoSet, DecodeError> {
+fn decode(bytes: Bytes) -> Result<UtxoSet, DecodeError> {
     const WHAT: &str = "UTXO set";
     let mut from = Reader::new(bytes);
     from.version(WHAT, VERSION)?;
     let (coins, transactions) = (from.varint("coins")?, from.varint("transactions")?);
     let amount = u128::from_be_bytes(from.array("amount")?);
-    let hash = match from.u8("hash flag")? {
-        0 => None,
-        1 => {
-            let bytes: [u8; MuHash::STATE_LEN] = from.array("hash")?;
-            let damaged = |_| DecodeError::Inconsistent { what: WHAT, problem: "its hash cannot be read" };
-            Some(MuHash::from_bytes(&bytes).map_err(damaged)?)
-        }
-        value => return Err(DecodeError::UnknownValue { field: "hash flag", value: value.into() }),
-    };
+    let hash: [u8; MuHash::STATE_LEN] = from.array("hash")?;
     from.end(WHAT)?;
+    let damaged = |_| DecodeError::Inconsistent { what: WHAT, problem: "its hash cannot be read" };
+    let hash = Some(MuHash::from_bytes(&hash).map_err(damaged)?);
     Ok(UtxoSet { last: None, coins, transactions, amount, hash })
 }
 
@@ -108,9 +99,7 @@ impl Rolling {
         if self.known.is_none() && self.since_count.is_none() {
             return Ok(Rolled { known: None, change: None });
         }
-        let has_hash = self.known.as_ref().is_some_and(|known| known.hash.is_some());
-        let with_hash = has_hash || self.since_count.as_ref().is_some_and(UtxoChange::has_hash);
-        let change = UtxoChange::of(changes, source, with_hash)?;
+        let change = UtxoChange::of(changes, source)?;
         // Figures that would fall below nothing were wrong. They are given up, and counted again when somebody asks.
         let known = self.known.as_ref().and_then(|known| known.changed(&change));
         Ok(Rolled { known: known.map(|known| UtxoSet { last, ..known }), change: Some(change) })
@@ -126,24 +115,39 @@ impl Rolling {
 }
 
 impl Engine {
-    /// Reads the entry, as far as it is wanted.
+    /// Reads the entry of a store that keeps the set, and removes it from one that does not.
     pub(crate) fn stored_utxo_set(&self, last: Option<BlockMark>) -> Result<Option<UtxoSet>, StoreError> {
         let Some(bytes) = self.get(Column::Meta, UTXO_SET_KEY)? else { return Ok(None) };
+        if !self.options.utxo_hash {
+            let mut batch = WriteBatch::default();
+            self.put_utxo_set(&mut batch, None)?;
+            self.write(batch)?;
+            return Ok(None);
+        }
         let set = decode(bytes).map_err(|cause| corrupt("the UTXO set's figures", cause))?;
-        let hash = set.hash.filter(|_| self.options.utxo_hash);
-        Ok(Some(UtxoSet { last, hash, ..set }))
+        Ok(Some(UtxoSet { last, ..set }))
     }
 
-    /// Adds the entry to a batch, if a coin moved.
-    pub(crate) fn put_utxo_set(&self, batch: &mut WriteBatch, rolled: &Rolled) -> Result<(), StoreError> {
-        if rolled.change.as_ref().is_some_and(|change| !change.is_none()) {
-            let meta = self.column(Column::Meta)?;
-            match &rolled.known {
-                Some(known) => batch.put_cf(meta, UTXO_SET_KEY, encode(known)),
-                None => batch.delete_cf(meta, UTXO_SET_KEY),
-            }
+    /// Adds the entry to a batch, or its removal if the set is not known.
+    pub(crate) fn put_utxo_set(
+        &self,
+        batch: &mut WriteBatch,
+        known: Option<&UtxoSet>,
+    ) -> Result<(), StoreError> {
+        let meta = self.column(Column::Meta)?;
+        match known.and_then(encode) {
+            Some(entry) => batch.put_cf(meta, UTXO_SET_KEY, entry),
+            None => batch.delete_cf(meta, UTXO_SET_KEY),
         }
         Ok(())
+    }
+
+    /// Adds the entry to the batch of a write that moves coins.
+    pub(crate) fn put_rolled(&self, batch: &mut WriteBatch, rolled: &Rolled) -> Result<(), StoreError> {
+        match &rolled.change {
+            Some(change) if !change.is_none() => self.put_utxo_set(batch, rolled.known.as_ref()),
+            _ => Ok(()),
+        }
     }
 
     /// Counts the set as it is now, and lets the writer go on from there if it does not know it.
@@ -156,11 +160,10 @@ impl Engine {
         let mut writer = self.writer.lock();
         let (last, records) = (writer.state.last(), writer.state.counts.records);
         let known = writer.rolling.known.clone();
-        let keeps_hash = self.options.utxo_hash;
-        let is_missing = known.as_ref().is_none_or(|known| keeps_hash && known.hash.is_none());
-        let is_wanted = is_missing && (with_hash || !keeps_hash) && writer.rolling.since_count.is_none();
+        let is_missing = self.options.utxo_hash && known.is_none();
+        let is_wanted = is_missing && with_hash && writer.rolling.since_count.is_none();
         if is_wanted {
-            writer.rolling.since_count = Some(UtxoChange::none(keeps_hash));
+            writer.rolling.since_count = Some(UtxoChange::default());
         }
         let snapshot = Snapshot::new(self);
         drop(writer);
@@ -187,7 +190,7 @@ impl Engine {
         let Some(now) = counted.changed(&change) else { return Ok(()) };
         let now = UtxoSet { last: writer.state.last(), ..now };
         let mut batch = WriteBatch::default();
-        batch.put_cf(self.column(Column::Meta)?, UTXO_SET_KEY, encode(&now));
+        self.put_utxo_set(&mut batch, Some(&now))?;
         self.write(batch)?;
         writer.rolling.known = Some(now);
         self.publish_utxo_set(&writer.rolling);
@@ -198,7 +201,7 @@ impl Engine {
     fn give_up(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock();
         let mut batch = WriteBatch::default();
-        batch.delete_cf(self.column(Column::Meta)?, UTXO_SET_KEY);
+        self.put_utxo_set(&mut batch, None)?;
         self.write(batch)?;
         writer.rolling.known = None;
         self.publish_utxo_set(&writer.rolling);
@@ -370,7 +373,7 @@ impl EmbeddedStore {
 mod tests {
     use super::*;
 
-    fn with_hash() -> UtxoSet {
+    fn a_set() -> UtxoSet {
         let mut hash = MuHash::new();
         hash.insert(b"a coin that stays");
         hash.insert(b"a coin that goes");
@@ -378,49 +381,44 @@ mod tests {
         UtxoSet { coins: 300, transactions: 2, amount: 1 << 64 | 7, hash: Some(hash), last: None }
     }
 
+    fn encoded(set: &UtxoSet) -> Vec<u8> {
+        encode(set).unwrap_or_default()
+    }
+
     #[test]
     fn the_entry_is_written_as_documented() {
-        let figures =
-            [&[1][..], &[0xac, 2], &[2], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]].concat();
-        let plain = UtxoSet { hash: None, ..with_hash() };
-        assert_eq!(encode(&plain), [&figures[..], &[0]].concat());
-        let hash = with_hash().hash.map(|hash| hash.to_bytes().to_vec()).unwrap_or_default();
+        let figures: [&[u8]; 4] = [&[1], &[0xac, 2], &[2], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]];
+        let hash = a_set().hash.map(|hash| hash.to_bytes().to_vec()).unwrap_or_default();
         assert_eq!(hash.len(), 769);
-        assert_eq!(encode(&with_hash()), [&figures[..], &[1], &hash].concat());
+        assert_eq!(encoded(&a_set()), [&figures.concat()[..], &hash].concat());
         // A set nothing was ever put into: numerator and denominator are one.
         let one = [&[1][..], &[0; 383]].concat();
-        let empty = [&[1, 0, 0][..], &[0; 16], &[1, 1], &one, &one].concat();
-        assert_eq!(encode(&UtxoSet::empty(true)), empty);
+        assert_eq!(encoded(&UtxoSet::empty(true)), [&[1, 0, 0][..], &[0; 16], &[1], &one, &one].concat());
+        assert_eq!(encode(&UtxoSet::empty(false)), None);
     }
 
     #[test]
     fn the_entry_survives_and_damage_is_noticed() {
-        for set in
-            [UtxoSet::empty(false), UtxoSet::empty(true), UtxoSet { hash: None, ..with_hash() }, with_hash()]
-        {
-            let bytes = encode(&set);
+        for set in [UtxoSet::empty(true), a_set()] {
+            let bytes = encoded(&set);
             assert_eq!(decode(Bytes::from(bytes.clone())), Ok(set));
             for end in 0..bytes.len() {
                 assert!(decode(Bytes::copy_from_slice(&bytes[..end])).is_err(), "cut at {end}");
             }
             assert!(decode(Bytes::from([&bytes[..], &[0]].concat())).is_err(), "a byte more");
         }
-        let bytes = encode(&with_hash());
-        let changed = |at: usize, value: u8| {
-            let mut bytes = bytes.clone();
-            bytes[at] = value;
+        let changed = |places: std::ops::Range<usize>, value: u8| {
+            let mut bytes = encoded(&a_set());
+            bytes[places].fill(value);
             decode(Bytes::from(bytes))
         };
         let version = DecodeError::UnknownVersion { what: "UTXO set", found: 2, known: 1 };
-        assert_eq!(changed(0, 2), Err(version));
-        assert_eq!(changed(20, 2), Err(DecodeError::UnknownValue { field: "hash flag", value: 2 }));
-        assert!(changed(20, 0).is_err(), "a hash that is not announced");
-        assert!(changed(21, 2).is_err(), "a hash of another version");
-        // No sequence of updates gives a zero or a number from the modulus on.
-        for wrong in [0, 0xff] {
-            let mut bytes = bytes.clone();
-            bytes[22..22 + 384].fill(wrong);
-            assert!(decode(Bytes::from(bytes)).is_err(), "a numerator of {wrong:02x}");
+        assert_eq!(changed(0..1, 2), Err(version));
+        assert!(changed(20..21, 2).is_err(), "a hash of another version");
+        // No sequence of updates gives zero, or a number from the modulus on.
+        for number in [21..405, 405..789] {
+            assert!(changed(number.clone(), 0).is_err(), "{number:?} is zero");
+            assert!(changed(number.clone(), 0xff).is_err(), "{number:?} is too great");
         }
     }
 }

@@ -1,20 +1,24 @@
 //! Which records changed while somebody was looking at them without the lock.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use sapwood_types::TxId;
+
+/// Keyed at random and fast: every write looks through all of them.
+pub(crate) type TxIds = std::collections::HashSet<TxId, RandomState>;
 
 /// One look at a set of records.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    watched: HashSet<TxId>,
-    changed: Mutex<HashSet<TxId>>,
+    watched: TxIds,
+    changed: Mutex<TxIds>,
 }
 
 impl Watch {
     /// What has changed since the watch began.
-    pub(crate) fn changed(&self) -> HashSet<TxId> {
+    pub(crate) fn changed(&self) -> TxIds {
         self.changed.lock().clone()
     }
 }
@@ -59,11 +63,11 @@ mod tests {
         let [one, two] = [TxId([1; 32]), TxId([2; 32])];
         let watch = watches.begin(&[one]);
         watches.tell([one, two].into_iter());
-        assert_eq!(watch.changed(), HashSet::from([one]));
+        assert_eq!(watch.changed(), TxIds::from_iter([one]));
         watches.end(&watch);
         let later = watches.begin(&[two]);
         watches.tell([two].into_iter());
-        assert_eq!(later.changed(), HashSet::from([two]));
-        assert_eq!(watch.changed(), HashSet::from([one]));
+        assert_eq!(later.changed(), TxIds::from_iter([two]));
+        assert_eq!(watch.changed(), TxIds::from_iter([one]));
     }
 }

@@ -5,8 +5,8 @@ use std::{cell::RefCell, sync::Arc};
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
 use sapwood_store::{
-    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet, error::ItemError,
-    working_set::PageKey,
+    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet, changes::IndexEntry,
+    error::ItemError, working_set::PageKey,
 };
 use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo, codec::Writer as PageWriter};
 
@@ -103,13 +103,27 @@ impl Engine {
         state.counts = state.counts.changed(count_changes);
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
         let rolled = rolling.roll(&changes, &pages, state.last())?;
+        let listed_as_due = index_changes.iter().filter_map(|change| match change {
+            IndexChange::Put(IndexEntry::Due(height, _)) => Some(*height),
+            _ => None,
+        });
+        let lowest_due = listed_as_due.min();
         let mut batch = self.batch(&changes, index_changes, &state, undo.as_ref(), &undone)?;
-        self.put_utxo_set(&mut batch, &rolled)?;
+        self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, *txid, master)?;
         }
+        lowest_due.inspect(|height| self.due_start.writing(*height));
         self.write(batch)?;
+        lowest_due.inspect(|_| self.due_start.written());
+        let mined_at = |page: &Option<Arc<MasterPage>>| page.as_ref().and_then(|page| page.head.mined_at());
+        let mut mined = self.mined.write();
+        for (txid, entry) in &changes.masters {
+            mined.note(*txid, mined_at(&entry.before), mined_at(&entry.now));
+        }
+        deleted.iter().for_each(|(txid, master)| mined.note(*txid, master.head.mined_at(), None));
+        drop(mined);
         let deleted = || deleted.iter().map(|(txid, _)| *txid);
         self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted()));
         for (txid, entry) in changes.masters {
@@ -119,7 +133,7 @@ impl Engine {
                 None => cache.remove(&txid),
             }
         }
-        deleted().for_each(|txid| cache.remove(&txid));
+        // What was deleted as a whole had nothing left to spend, so it is not in the cache.
         rolling.rolled(rolled);
         self.publish_utxo_set(rolling);
         self.published.write().clone_from(&state);

@@ -28,6 +28,7 @@ impl StoreFactory for Factory {
         let directory = tempfile::tempdir_in(&self.directory).expect("a directory").keep();
         let options = EmbeddedOptions {
             record_cache_bytes: self.record_cache_bytes,
+            mined_heights_bytes: self.record_cache_bytes,
             block_cache_bytes: 1 << 20,
             write_buffer_bytes: 1 << 20,
             address_index: AddressIndexing { address: true, credential: true },

@@ -20,10 +20,11 @@ use harness::{
 use sapwood_conformance::fixtures::{block_hash, child, coin, small};
 use sapwood_rules::Policy;
 use sapwood_store::{
-    AddressIndexing, ApplyError, ApplyOptions, StoreDiagnose, StoreError, StoreRead, StoreWrite,
+    AddressIndexing, AddressKind, AddressQuery, ApplyError, ApplyOptions, Order, Page, StoreDiagnose,
+    StoreError, StoreRead, StoreWrite,
 };
 use sapwood_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
-use sapwood_types::{Block, Height, Tx};
+use sapwood_types::{AddressHash, Block, Height, Tx};
 use tempfile::TempDir;
 
 fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
@@ -142,6 +143,24 @@ async fn a_changed_address_index_is_refused_and_the_old_setting_still_opens() {
         }
     }
     open(directory.path()).unwrap();
+}
+
+#[tokio::test]
+async fn an_address_index_that_is_not_kept_is_not_an_empty_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let address_index = AddressIndexing { address: true, credential: false };
+    let options = EmbeddedOptions { address_index, ..options() };
+    let store = EmbeddedStore::open(directory.path(), small(), options).unwrap();
+    let query = |kind| {
+        let (hash, order) = (AddressHash([7; 28]), Order::Ascending);
+        store.by_address(AddressQuery { kind, hash, order, after: None, limit: 10 })
+    };
+    assert_eq!(query(AddressKind::Address).await, Ok(Page { items: vec![], next: None }));
+    let error = query(AddressKind::Credential).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::BadOption { problem } if problem.contains("credential")),
+        "{error:?}"
+    );
 }
 
 #[test]

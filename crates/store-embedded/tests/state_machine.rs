@@ -44,6 +44,7 @@ fn options(policy: &Policy) -> EmbeddedOptions {
     let cached = policy.reorg_window.is_multiple_of(2);
     EmbeddedOptions {
         record_cache_bytes: if cached { 1 << 20 } else { 1 << 10 },
+        mined_heights_bytes: if cached { 1 << 20 } else { 1 << 10 },
         block_cache_bytes: 1 << 20,
         write_buffer_bytes: 1 << 20,
         address_index: AddressIndexing { address: true, credential: true },

@@ -66,8 +66,8 @@ pub trait StoreRead: Send + Sync {
     /// How much there is.
     async fn counts(&self) -> Result<Counts, StoreError>;
 
-    /// The UTXO set as it was kept with each write: at once, however many coins there are. Nothing where it is not kept or
-    /// was not counted yet, and without its hash where only that is so; [`StoreDiagnose::utxo_set`] counts.
+    /// The UTXO set, hash and all, as it was kept with each write: at once, however many coins there are. Nothing where it is
+    /// not kept, or was not counted yet; [`StoreDiagnose::utxo_set`] counts.
     async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError>;
 
     /// A note that another part of the program left under a name.
@@ -206,8 +206,8 @@ pub trait StoreDiagnose: Send + Sync {
     async fn writable(&self) -> Result<(), StoreError>;
 
     /// Counts the UTXO set as it is at one moment, while others read and write. Reads every record. Ends early with
-    /// [`StoreError::Stopped`] if `progress` says so, and soon after the call is dropped. A store that keeps the set goes on from
-    /// what was counted here, if it did not know it.
+    /// [`StoreError::Stopped`] if `progress` says so, and soon after the call is dropped. A store that keeps the set but does
+    /// not know it yet goes on from what was counted here, if that was with the hash.
     async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError>;
 
     /// What the engine tells, by part.

@@ -20,7 +20,7 @@ use std::{
 
 use sapwood_muhash::{MuHash, display_hex};
 use sapwood_types::{
-    BlockMark, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE, TxId, codec::Reader,
+    BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, OutputRef, PAGE_SIZE, TxId,
     coin::write_coin, page::extra_pages,
 };
 
@@ -75,9 +75,8 @@ impl UtxoSet {
 
     /// The set after a change. Nothing if it cannot have been the set before it: less would be left than nothing.
     pub fn changed(&self, by: &UtxoChange) -> Option<UtxoSet> {
-        let hash = self.hash.as_ref().zip(by.hash.as_ref()).map(|(hash, by)| {
-            let mut hash = hash.clone();
-            hash.combine(by);
+        let hash = self.hash.clone().map(|mut hash| {
+            hash.combine(&by.hash);
             hash
         });
         Some(UtxoSet {
@@ -128,18 +127,18 @@ fn page_coins(
     number: u32,
     page: &OutputPage,
     wanted: impl Fn(usize) -> bool,
-    mut coin: impl FnMut(OutPoint, &Output),
+    mut coin: impl FnMut(OutPoint, OutputRef),
 ) -> Result<(), StoreError> {
     let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
     let is_wanted = |place: usize| page.slots[place].is_coin() && wanted(place);
     let Some(last) = (0..page.slots.len()).rev().find(|place| is_wanted(*place)) else { return Ok(()) };
-    let mut reader = Reader::new(page.outputs.clone());
+    let mut outputs = page.outputs.as_ref();
     for place in 0..=last {
-        let output = Output::decode(&mut reader).map_err(corrupt)?;
+        let output = OutputRef::decode(&mut outputs).map_err(corrupt)?;
         if is_wanted(place) {
             let disagree = DecodeError::Inconsistent { what: "outputs", problem: "slot and output disagree" };
             let output = output.ok_or_else(|| corrupt(disagree))?;
-            coin(OutPoint::new(txid, number * PAGE_SIZE + place as u32), &output);
+            coin(OutPoint::new(txid, number * PAGE_SIZE + place as u32), output);
         }
     }
     Ok(())
@@ -233,25 +232,15 @@ pub struct UtxoChange {
     coins: i64,
     transactions: i64,
     amount: i128,
-    hash: Option<MuHash>,
-    /// Whether any coin came or went: the figures can be the same although the coins are not.
-    touched: bool,
+    hash: MuHash,
+    /// How many coins came or went: the figures can be the same although the coins are not.
+    moved: u64,
 }
 
 impl UtxoChange {
-    /// No change.
-    pub fn none(with_hash: bool) -> Self {
-        Self { hash: with_hash.then(MuHash::new), ..Self::default() }
-    }
-
     /// Whether no coin came or went.
     pub fn is_none(&self) -> bool {
-        !self.touched
-    }
-
-    /// Whether the hash follows too.
-    pub fn has_hash(&self) -> bool {
-        self.hash.is_some()
+        self.moved == 0
     }
 
     /// This change, and then another one.
@@ -259,27 +248,21 @@ impl UtxoChange {
         self.coins += other.coins;
         self.transactions += other.transactions;
         self.amount += other.amount;
-        self.touched |= other.touched;
-        self.hash = self.hash.take().zip(other.hash.as_ref()).map(|(mut hash, other)| {
-            hash.combine(other);
-            hash
-        });
+        self.moved += other.moved;
+        self.hash.combine(&other.hash);
     }
 
     /// What these changes do to the coins. Pages that did not change, but whose record came onto the longest chain or left it,
     /// are read from `source`.
-    pub fn of(changes: &Changes, source: &dyn PageSource, with_hash: bool) -> Result<Self, StoreError> {
-        let mut walk = Walk { change: Self::none(with_hash), pending: Pending::default() };
+    pub fn of(changes: &Changes, source: &dyn PageSource) -> Result<Self, StoreError> {
+        let mut walk = Walk { change: Self::default(), pending: Pending::default() };
         for (txid, entry) in &changes.masters {
             let (before, now) = (entry.before.as_deref(), entry.now.as_deref());
             let minted = [before.and_then(minted), now.and_then(minted)];
             if minted == [None, None] {
                 continue;
             }
-            let has_coins = |master: Option<&MasterPage>, minted: Option<Minted>| {
-                i64::from(minted.is_some() && master.is_some_and(|master| master.open_slots() > 0))
-            };
-            walk.change.transactions += has_coins(now, minted[1]) - has_coins(before, minted[0]);
+            let moved_before = walk.change.moved;
             let pages = [before, now].map(|master| master.map(|master| &master.page));
             walk.page(*txid, 0, minted, pages)?;
             let further =
@@ -287,8 +270,14 @@ impl UtxoChange {
             if further != [0, 0] {
                 walk.further_pages(changes, source, *txid, minted, further)?;
             }
+            if walk.change.moved > moved_before {
+                let has_coins = |master: Option<&MasterPage>, minted: Option<Minted>| {
+                    i64::from(minted.is_some() && master.is_some_and(|master| master.open_slots() > 0))
+                };
+                walk.change.transactions += has_coins(now, minted[1]) - has_coins(before, minted[0]);
+            }
         }
-        walk.hash_pending();
+        walk.pending.hash_into(&mut walk.change.hash);
         Ok(walk.change)
     }
 }
@@ -335,8 +324,8 @@ impl Walk {
         minted: [Option<Minted>; 2],
         pages: [Option<&OutputPage>; 2],
     ) -> Result<(), StoreError> {
-        let same = minted[0] == minted[1]
-            && matches!(pages, [Some(before), Some(now)] if before.outputs == now.outputs);
+        let same =
+            minted[0] == minted[1] && matches!(pages, [Some(before), Some(now)] if same_outputs(before, now));
         let is_coin = |page: Option<&OutputPage>, place: usize| {
             page.is_some_and(|page| page.slots.get(place).is_some_and(|slot| slot.is_coin()))
         };
@@ -350,27 +339,25 @@ impl Walk {
         Ok(())
     }
 
-    fn coin(&mut self, comes: bool, outpoint: OutPoint, minted: Minted, output: &Output) {
+    fn coin(&mut self, comes: bool, outpoint: OutPoint, minted: Minted, output: OutputRef) {
         let sign = if comes { 1 } else { -1 };
-        self.change.touched = true;
+        self.change.moved += 1;
         self.change.coins += sign;
         self.change.amount += i128::from(sign) * i128::from(output.value);
-        if self.change.hash.is_some() {
-            let Pending { bytes, coins } = &mut self.pending;
-            let start = bytes.len();
-            write_coin(outpoint, minted.height, minted.coinbase, output, bytes);
-            coins.push(PendingCoin { bytes: start..bytes.len(), comes });
-            if bytes.len() > PENDING_BYTES {
-                self.hash_pending();
-            }
+        let Pending { bytes, coins } = &mut self.pending;
+        let start = bytes.len();
+        write_coin(outpoint, minted.height, minted.coinbase, output, bytes);
+        coins.push(PendingCoin { bytes: start..bytes.len(), comes });
+        if bytes.len() > PENDING_BYTES {
+            self.pending.hash_into(&mut self.change.hash);
         }
     }
+}
 
-    fn hash_pending(&mut self) {
-        if let Some(hash) = &mut self.change.hash {
-            self.pending.hash_into(hash);
-        }
-    }
+/// Whether two pages have the same outputs. Mostly they share them.
+fn same_outputs(one: &OutputPage, other: &OutputPage) -> bool {
+    let [one, other] = [one, other].map(|page| page.outputs.as_ref());
+    std::ptr::eq(one, other) || one == other
 }
 
 /// Coins written down one after the other, to be hashed together.

@@ -138,10 +138,10 @@ impl Writer {
     }
 }
 
-/// Takes a format apart. Slices it hands out share the input's memory.
+/// Takes a format apart. Slices it hands out share the memory of an input of [`Bytes`]; those of a plain slice are copies.
 #[derive(Clone, Debug)]
-pub struct Reader {
-    input: Bytes,
+pub struct Reader<B = Bytes> {
+    input: B,
 }
 
 impl Reader {
@@ -149,27 +149,36 @@ impl Reader {
     pub fn new(input: Bytes) -> Self {
         Self { input }
     }
+}
 
+impl<'a> Reader<&'a [u8]> {
+    /// Reads borrowed bytes from their start.
+    pub fn of_slice(input: &'a [u8]) -> Self {
+        Self { input }
+    }
+}
+
+impl<B: Buf> Reader<B> {
     /// How many bytes are left.
     pub fn left(&self) -> usize {
-        self.input.len()
+        self.input.remaining()
     }
 
     /// Everything that is left.
-    pub fn rest(self) -> Bytes {
-        self.input
+    pub fn rest(mut self) -> Bytes {
+        self.input.copy_to_bytes(self.input.remaining())
     }
 
     /// Fails if anything is left.
     pub fn end(self, what: &'static str) -> Result<(), DecodeError> {
-        match self.input.len() {
+        match self.left() {
             0 => Ok(()),
             left => Err(DecodeError::TrailingBytes { what, left }),
         }
     }
 
     fn need(&self, field: &'static str, needed: usize) -> Result<(), DecodeError> {
-        let left = self.input.len();
+        let left = self.left();
         if left < needed { Err(DecodeError::Truncated { field, needed, left }) } else { Ok(()) }
     }
 
@@ -243,7 +252,7 @@ impl Reader {
     /// So many bytes, without copying.
     pub fn take(&mut self, field: &'static str, length: usize) -> Result<Bytes, DecodeError> {
         self.need(field, length)?;
-        Ok(self.input.split_to(length))
+        Ok(self.input.copy_to_bytes(length))
     }
 
     /// A length, then that many bytes, without copying.

@@ -3,18 +3,18 @@
 //! Unlike every other format here this one is not ours: numbers are little-endian and the transaction id is in wire order,
 //! because `gettxoutsetinfo muhash` must give the same hash. It is only hashed, never stored.
 
-use crate::{Height, OutPoint, Output};
+use crate::{Height, OutPoint, OutputRef};
 
 /// Appends what Bitcoin Core hashes of a coin made at this height: transaction id in wire order, output number, twice the
 /// height plus 1 for a coinbase, value, length of the script, script.
-pub fn write_coin(outpoint: OutPoint, height: Height, coinbase: bool, output: &Output, to: &mut Vec<u8>) {
+pub fn write_coin(outpoint: OutPoint, height: Height, coinbase: bool, output: OutputRef, to: &mut Vec<u8>) {
     to.extend(outpoint.txid.0.iter().rev());
     to.extend_from_slice(&outpoint.vout.to_le_bytes());
     // The shift drops the top bit, as it does there.
     to.extend_from_slice(&(height.0 << 1 | u32::from(coinbase)).to_le_bytes());
     to.extend_from_slice(&output.value.to_le_bytes());
     write_compact_size(output.script.len(), to);
-    to.extend_from_slice(&output.script);
+    to.extend_from_slice(output.script);
 }
 
 /// Bitcoin's own variable-length number: one byte below 253, else a mark and two, four or eight bytes.
@@ -33,14 +33,14 @@ fn write_compact_size(length: usize, to: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TxId;
+    use crate::{Output, TxId};
 
     fn bytes(height: u32, coinbase: bool, script: usize) -> Vec<u8> {
         let mut txid = [0x11; 32];
         (txid[0], txid[31]) = (0xaa, 0xbb);
         let output = Output::new(5_000_000_000, vec![0x51; script]);
         let mut to = vec![0xee];
-        write_coin(OutPoint::new(TxId(txid), 258), Height(height), coinbase, &output, &mut to);
+        write_coin(OutPoint::new(TxId(txid), 258), Height(height), coinbase, (&output).into(), &mut to);
         to
     }
 

@@ -7,6 +7,7 @@
 //! - [`height`], [`hash`], [`outpoint`]: the small values everything else is made of.
 //! - [`tx`], [`block`]: what a chain source delivers.
 //! - [`slot`], [`record`]: what the store keeps of a transaction, paged at [`PAGE_SIZE`] outputs.
+//! - [`coin`]: what Bitcoin Core hashes of an unspent output.
 //! - [`undo`]: what is needed to take a block back.
 //! - [`codec`]: the reader and writer every format is built from, and [`DecodeError`].
 //!
@@ -39,7 +40,7 @@ pub use outpoint::{OutPoint, ParseOutPointError, Spender};
 pub use page::{MasterPage, OutputPage, PageSummary};
 pub use record::{External, MinedIn, Reassignment, TxHead, TxRecord};
 pub use slot::Slot;
-pub use tx::{Input, Output, PrevOutput, Tx, TxBody};
+pub use tx::{Input, Output, OutputRef, PrevOutput, Tx, TxBody};
 pub use undo::{ReplacedRecord, Undo};
 
 /// Outputs per page. A transaction with more is kept as several entries, so that spending one output of a huge

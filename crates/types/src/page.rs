@@ -4,7 +4,7 @@
 //! as many more. The master keeps a summary of every further page, so the master alone says whether the transaction is
 //! settled. What never changes stays encoded: a spend decodes the head and the slots, and copies the rest.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::{
     DecodeError, External, Height, MinedIn, Output, PAGE_SIZE, Reassignment, Slot, Tx, TxHead, TxRecord,
@@ -220,8 +220,8 @@ impl MasterPage {
     }
 
     /// When the transaction of an encoded page was mined on the longest chain, if it is, without reading the rest.
-    pub fn peek_mined_at(bytes: Bytes) -> Result<Option<Height>, DecodeError> {
-        let mut from = Reader::new(bytes);
+    pub fn peek_mined_at(bytes: &[u8]) -> Result<Option<Height>, DecodeError> {
+        let mut from = Reader::of_slice(bytes);
         from.version("record", VERSION)?;
         let flags = from.u16("record flags")?;
         from.height("created height")?;
@@ -363,9 +363,9 @@ fn decode_list<T>(
     }
 }
 
-fn decode_blocks(from: &mut Reader) -> Result<Vec<MinedIn>, DecodeError> {
+fn decode_blocks<B: Buf>(from: &mut Reader<B>) -> Result<Vec<MinedIn>, DecodeError> {
     let count = from.count("blocks", 6)?;
-    let block = |from: &mut Reader| {
+    let block = |from: &mut Reader<B>| {
         let block_id = from.varint_u32("block id")?;
         let height = from.height("block height")?;
         let place = from.varint("subtree")?;

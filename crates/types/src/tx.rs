@@ -133,6 +133,74 @@ impl Output {
     }
 }
 
+/// Amount and script of an encoded output, where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRef<'a> {
+    /// See [`Output::value`].
+    pub value: u64,
+    /// See [`Output::script`].
+    pub script: &'a [u8],
+}
+
+impl<'a> OutputRef<'a> {
+    /// Reads what [`Output::decode`] reads, and refuses what it refuses, but only looks: whoever goes through all coins has no
+    /// use for shares of the page's memory, and taking and dropping them is most of the work.
+    pub fn decode(from: &mut &'a [u8]) -> Result<Option<Self>, DecodeError> {
+        const FIELD: &str = "output";
+        let flags = u64::from(take(from, FIELD, 1)?[0]);
+        if flags == u64::from(Output::NOT_KEPT) {
+            return Ok(None);
+        }
+        let [has_extra, has_credential] =
+            [Output::HAS_EXTRA, Output::HAS_CREDENTIAL].map(|flag| flags & u64::from(flag) != 0);
+        if flags & !u64::from(Output::HAS_EXTRA | Output::HAS_CREDENTIAL) != 0 {
+            return Err(DecodeError::UnknownValue { field: "output flags", value: flags });
+        }
+        let value = take_varint(from, "output value")?;
+        let script = take_sized(from, "output script")?;
+        if has_extra && take_sized(from, "output extra")?.is_empty() {
+            return Err(DecodeError::Inconsistent { what: FIELD, problem: "extra data announced but empty" });
+        }
+        if has_credential {
+            take(from, "credential", AddressHash::SIZE)?;
+        }
+        Ok(Some(OutputRef { value, script }))
+    }
+}
+
+fn take<'a>(from: &mut &'a [u8], field: &'static str, needed: usize) -> Result<&'a [u8], DecodeError> {
+    let left = from.len();
+    from.split_off(..needed).ok_or(DecodeError::Truncated { field, needed, left })
+}
+
+fn take_varint(from: &mut &[u8], field: &'static str) -> Result<u64, DecodeError> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take(from, field, 1)?[0];
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            let padded = byte == 0 && shift > 0;
+            return if padded { Err(DecodeError::BadNumber { field }) } else { Ok(value) };
+        }
+    }
+    Err(DecodeError::BadNumber { field })
+}
+
+fn take_sized<'a>(from: &mut &'a [u8], field: &'static str) -> Result<&'a [u8], DecodeError> {
+    let length = take_varint(from, field)?;
+    take(from, field, usize::try_from(length).map_err(|_| DecodeError::BadNumber { field })?)
+}
+
+impl<'a> From<&'a Output> for OutputRef<'a> {
+    fn from(output: &'a Output) -> Self {
+        OutputRef { value: output.value, script: &output.script }
+    }
+}
+
 /// The part of a transaction that never changes after it was stored: everything but the outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxBody {

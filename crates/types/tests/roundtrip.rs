@@ -9,7 +9,7 @@ mod strategies;
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use sapwood_types::{
-    BlockMark, DecodeError, MasterPage, Output, OutputPage, Slot, TxBody, TxId, TxRecord, Undo,
+    BlockMark, DecodeError, MasterPage, Output, OutputPage, OutputRef, Slot, TxBody, TxId, TxRecord, Undo,
     codec::{Reader, Writer},
     page::{extra_pages, pages_of},
 };
@@ -55,6 +55,20 @@ fn slot_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
 fn output_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
     let not_kept = Output::data(Bytes::new());
     whole(bytes, Output::decode, |output, to| output.as_ref().unwrap_or(&not_kept).encode(to))
+}
+
+/// Looking at an output comes to the same as reading it, errors and what is left included.
+fn assert_looks_alike(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let mut reader = Reader::new(Bytes::copy_from_slice(bytes));
+    let read = Output::decode(&mut reader);
+    let mut rest = bytes;
+    let looked = OutputRef::decode(&mut rest);
+    let as_read = read.as_ref().map(|output| output.as_ref().map(OutputRef::from));
+    prop_assert_eq!(looked.as_ref(), as_read.as_ref().map_err(|error| *error));
+    if looked.is_ok() {
+        prop_assert_eq!(rest.len(), reader.left());
+    }
+    Ok(())
 }
 
 fn mark_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
@@ -252,6 +266,18 @@ proptest! {
 proptest! {
     // Few changes leave an encoding readable, so it takes many.
     #![proptest_config(ProptestConfig { cases: 32 * config().cases, ..config() })]
+
+    #[test]
+    fn looking_at_an_output_is_as_good_as_reading_it(
+        output in strategies::kept_output(),
+        changes in vec(change(), 0..3),
+        more in vec(any::<u8>(), 0..40),
+    ) {
+        let mut bytes = written(|to| output.encode(to));
+        changes.iter().for_each(|change| change.apply(&mut bytes));
+        assert_looks_alike(&bytes)?;
+        assert_looks_alike(&more)?;
+    }
 
     #[test]
     fn whatever_is_read_has_one_encoding(sample in sample(), changes in vec(change(), 1..4)) {

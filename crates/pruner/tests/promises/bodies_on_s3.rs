@@ -13,7 +13,7 @@ use crate::{
     s3_server::{S3Server, Trouble},
 };
 
-/// Three large transactions with their bodies on the server, due.
+/// Three large transactions with their bodies on the server, due, and the three they spend from.
 async fn three_due(bodies: Bodies) -> (World, Vec<(Tx, External)>) {
     let world = World::with(pruner_options(small()), Some(bodies)).await;
     world.block_at(1, &[]).await;
@@ -93,7 +93,7 @@ async fn not_found_is_fine() {
     let server = S3Server::start().await;
     let (world, txs) = three_due(server.bodies()).await;
     server.set(Trouble::NotFound);
-    assert_eq!(world.prune_ok().await, 3);
+    assert_eq!(world.prune_ok().await, 6);
     for (tx, _) in &txs {
         assert!(!world.has(tx).await);
     }
@@ -105,7 +105,7 @@ async fn slow_is_waited_for() {
     let server = S3Server::start().await;
     let (world, _) = three_due(server.bodies()).await;
     server.set(Trouble::Slow(Duration::from_millis(300)));
-    assert_eq!(world.prune_ok().await, 3);
+    assert_eq!(world.prune_ok().await, 6);
     assert_eq!(server.objects(), 0);
     world.sound().await;
 }
@@ -115,7 +115,7 @@ async fn a_passing_failure_is_tried_again() {
     let server = S3Server::start().await;
     let (world, _) = three_due(server.bodies()).await;
     server.set(Trouble::FailTimes(2));
-    assert_eq!(world.prune_ok().await, 3);
+    assert_eq!(world.prune_ok().await, 6);
     assert_eq!((server.objects(), *server.trouble.lock()), (0, Trouble::FailTimes(0)));
     world.sound().await;
 }

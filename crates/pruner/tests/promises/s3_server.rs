@@ -75,10 +75,7 @@ impl S3Server {
                                     .status(status)
                                     .body(s3s::Body::empty())
                                     .unwrap()),
-                                None => {
-                                    use hyper::service::Service;
-                                    service.call(request).await
-                                }
+                                None => service.call(request.map(s3s::Body::from)).await,
                             }
                         }
                     });

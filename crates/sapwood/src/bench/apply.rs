@@ -10,21 +10,21 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_rules::Policy;
 use sapwood_store::{StoreDiagnose, StoreRead};
 use sapwood_store_embedded::{
     EmbeddedOptions, EmbeddedStore, Faults,
     floor::{Floor, Operations},
 };
-use sapwood_types::TxId;
 
 use super::{
     Shape,
     chain::{BenchChain, RETENTION, prune_all},
     measure::{Times, bytes_on_disk, peak_rss_bytes},
+    print_report, progress,
+    pruning::{apply_beside_pruning, with_and_without_check},
     report::ApplyReport,
-    working_directory,
+    run_in_directory,
 };
 
 /// Blocks the child applies before it is killed, so that there is a log to replay.
@@ -74,18 +74,11 @@ impl LastBatch {
 impl Apply {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.quick {
-            self.blocks = self.blocks.min(30);
+            self.blocks = self.blocks.min(50);
+            self.shape.outputs = self.shape.outputs.min(500_000);
         }
-        let temporary = tempfile::tempdir().context("making a temporary directory")?;
-        let directory = working_directory(self.data.as_deref(), &temporary)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
-        let report = runtime.block_on(self.measure(&directory))?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?)
-        } else {
-            print!("{report}")
-        }
-        Ok(())
+        let report = run_in_directory(self.data.as_deref(), async |directory| self.measure(directory).await)?;
+        print_report(&report, self.json)
     }
 
     async fn measure(&self, directory: &Path) -> anyhow::Result<ApplyReport> {
@@ -105,8 +98,8 @@ impl Apply {
         drop(floor);
         std::fs::remove_dir_all(&copy).context("removing the copy")?;
 
-        let prune = self.prune(&chain).await?;
-        let (alone, while_pruning, pruned_beside) = self.beside_pruning(&mut chain).await?;
+        let (with_check, without_check) = with_and_without_check(&chain).await?;
+        let beside = apply_beside_pruning(&mut chain, self.blocks, self.json).await?;
         prune_all(&chain.store).await?;
         chain.store.settle_disk().await?;
         let live_outputs = chain.store.counts().await?.unspent;
@@ -116,8 +109,7 @@ impl Apply {
 
         let txs = (self.blocks * self.shape.txs) as f64;
         let made_per_second = txs / apply.total().as_secs_f64();
-        let prune_per_s = prune.checked as f64 / prune.with_check.total().as_secs_f64();
-        let unchecked_per_s = prune.unchecked as f64 / prune.without_check.total().as_secs_f64();
+        let prune_per_s = with_check.per_second();
         Ok(ApplyReport {
             apply_tx_per_s: made_per_second,
             floor_tx_per_s: txs / floor_times.total().as_secs_f64(),
@@ -126,8 +118,8 @@ impl Apply {
             apply_p99_ms: apply.percentile_ms(99),
             prune_per_s,
             prune_over_make: prune_per_s / made_per_second,
-            child_check_ratio: unchecked_per_s / prune_per_s,
-            apply_while_pruning_ratio: while_pruning.mean_ms() / alone.mean_ms(),
+            child_check_ratio: without_check.per_second() / prune_per_s,
+            apply_while_pruning_ratio: beside.ratio(),
             bytes_per_live_output: bytes as f64 / live_outputs as f64,
             peak_rss_bytes: peak_rss_bytes(),
             reopen_after_kill_ms: reopen.as_secs_f64() * 1000.0,
@@ -135,14 +127,8 @@ impl Apply {
             txs_per_block: self.shape.txs,
             outputs_at_start,
             live_outputs,
-            records_pruned: prune.checked + prune.unchecked + pruned_beside,
+            records_pruned: with_check.records + without_check.records + beside.pruned,
         })
-    }
-
-    fn progress(&self, what: &'static str) -> anyhow::Result<ProgressBar> {
-        let bar = if self.json { ProgressBar::hidden() } else { ProgressBar::new(self.blocks as u64) };
-        let style = format!("{what} {{wide_bar}} block {{pos}} of {{len}}, {{eta}} left");
-        Ok(bar.with_style(ProgressStyle::with_template(&style)?))
     }
 
     /// Each block is applied by the store, and then its bytes are written straight into the copy. Side by side, so that a noisy
@@ -154,7 +140,7 @@ impl Apply {
         last_batch: &LastBatch,
     ) -> anyhow::Result<(Times, Times)> {
         let (mut apply, mut straight) = (Times::default(), Times::default());
-        let bar = self.progress("apply, and the same bytes straight")?;
+        let bar = progress("apply, and the same bytes straight", self.blocks, self.json)?;
         for _ in 0..self.blocks {
             let block = chain.workload.next_block();
             let started = Instant::now();
@@ -168,64 +154,6 @@ impl Apply {
         }
         bar.finish_and_clear();
         Ok((apply, straight))
-    }
-
-    /// Deletes all that is due, one chunk with the child check, the next without.
-    async fn prune(&self, chain: &BenchChain) -> anyhow::Result<PruneTimes> {
-        let mut times = PruneTimes::default();
-        let mut after = None;
-        for turn in 0.. {
-            let page = chain.due(after).await?;
-            let txids: Vec<TxId> = page.items.iter().map(|record| record.txid).collect();
-            let check = turn % 2 == 0;
-            let count = txids.len() as u64;
-            let started = Instant::now();
-            let judged = chain.delete(txids, check).await?;
-            let elapsed = started.elapsed();
-            let kept = judged.iter().find(|judged| !judged.verdict.may_go());
-            anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
-            if check {
-                times.with_check.add(elapsed);
-                times.checked += count;
-            } else {
-                times.without_check.add(elapsed);
-                times.unchecked += count;
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        anyhow::ensure!(
-            times.unchecked > 0,
-            "too few blocks to measure pruning: raise --blocks above {RETENTION}"
-        );
-        Ok(times)
-    }
-
-    /// Every second block is applied while what became due is pruned.
-    async fn beside_pruning(&self, chain: &mut BenchChain) -> anyhow::Result<(Times, Times, u64)> {
-        let (mut alone, mut beside) = (Times::default(), Times::default());
-        let mut pruned = 0;
-        let bar = self.progress("apply, alone and while pruning")?;
-        for turn in 0..self.blocks {
-            let block = chain.workload.next_block();
-            if turn % 2 == 0 {
-                let started = Instant::now();
-                chain.apply(block).await?;
-                alone.add(started.elapsed());
-            } else {
-                let store = chain.store.clone();
-                let pruner = tokio::spawn(async move { prune_all(&store).await });
-                let started = Instant::now();
-                chain.apply(block).await?;
-                beside.add(started.elapsed());
-                pruned += pruner.await??;
-            }
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok((alone, beside, pruned))
     }
 
     /// Lets a child process apply blocks at full speed, kills it, and opens what it left.
@@ -250,14 +178,6 @@ impl Apply {
         store.context("opening the store after the kill")?;
         Ok(elapsed)
     }
-}
-
-#[derive(Default)]
-struct PruneTimes {
-    with_check: Times,
-    checked: u64,
-    without_check: Times,
-    unchecked: u64,
 }
 
 /// A child process that is killed when dropped.

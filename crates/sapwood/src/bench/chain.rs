@@ -5,18 +5,19 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
-use sapwood_store::{
-    ApplyOptions, Cursor, DeleteDue, DueRecord, Judged, Page, StorePrune, StoreRead, StoreWrite,
-};
+use sapwood_store::{ApplyOptions, Cursor, DeleteDue, DueRecord, Page, StorePrune, StoreRead, StoreWrite};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
-use sapwood_types::{Block, Height, TxId};
+use sapwood_types::{Block, Height};
+use tokio::task::JoinSet;
 
 use super::{Shape, workload::Workload};
 
 /// Blocks a record is kept after it settled. Short, so that there is something to prune within the run.
 pub(super) const RETENTION: u32 = 20;
-/// Records deleted in one write.
+/// Records deleted in one write: the pruner's default.
 const PRUNE_CHUNK: usize = 1000;
+/// Writes under way at the same time while there is much to delete: the pruner's default.
+const CHUNKS_IN_FLIGHT: usize = 10;
 
 pub(super) struct BenchChain {
     pub(super) store: EmbeddedStore,
@@ -49,49 +50,64 @@ impl BenchChain {
         self.store.apply_block(Arc::new(block), ApplyOptions::default()).await?;
         Ok(())
     }
-
-    /// A chunk of what may be deleted by its rule at the current height.
-    pub(super) async fn due(&self, after: Option<Cursor>) -> anyhow::Result<Page<DueRecord>> {
-        due(&self.store, after).await
-    }
-
-    pub(super) async fn delete(&self, txids: Vec<TxId>, check_children: bool) -> anyhow::Result<Vec<Judged>> {
-        delete(&self.store, txids, check_children).await
-    }
 }
 
 async fn tip(store: &EmbeddedStore) -> anyhow::Result<Height> {
     Ok(store.last_applied().await?.context("no block was applied")?.height)
 }
 
-async fn due(store: &EmbeddedStore, after: Option<Cursor>) -> anyhow::Result<Page<DueRecord>> {
+/// Up to `limit` records that may be deleted by their rule at the current height.
+async fn due(store: &EmbeddedStore, after: Option<Cursor>, limit: usize) -> anyhow::Result<Page<DueRecord>> {
     match due_up_to(tip(store).await?, RETENTION) {
-        Some(up_to) => Ok(store.due(up_to, after, PRUNE_CHUNK).await?),
+        Some(up_to) => Ok(store.due(up_to, after, limit).await?),
         None => Ok(Page { items: Vec::new(), next: None }),
     }
 }
 
+/// Deletes records, all of which are due.
 async fn delete(
     store: &EmbeddedStore,
-    txids: Vec<TxId>,
+    current: Height,
+    records: &[DueRecord],
     check_children: bool,
-) -> anyhow::Result<Vec<Judged>> {
-    let current = tip(store).await?;
+) -> anyhow::Result<u64> {
+    let txids = records.iter().map(|record| record.txid).collect();
     let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
-    Ok(store.delete_due(DeleteDue { txids, context, check_children, save_cursor: None }).await?)
+    let judged = store.delete_due(DeleteDue { txids, context, check_children, save_cursor: None }).await?;
+    let kept = judged.iter().find(|judged| !judged.verdict.may_go());
+    anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
+    Ok(judged.len() as u64)
 }
 
-/// Deletes everything that is due, a chunk at a time. Returns how many records went.
+/// One turn of a pruner that has to catch up: lists the next due records and deletes them, several chunks at a time. Returns
+/// how many went, and where the next turn begins.
+pub(super) async fn prune_turn(
+    store: &EmbeddedStore,
+    after: Option<Cursor>,
+    check_children: bool,
+) -> anyhow::Result<(u64, Option<Cursor>)> {
+    let page = due(store, after, PRUNE_CHUNK * CHUNKS_IN_FLIGHT).await?;
+    let current = tip(store).await?;
+    let mut chunks = JoinSet::new();
+    for chunk in page.items.chunks(PRUNE_CHUNK) {
+        let (store, chunk) = (store.clone(), chunk.to_vec());
+        chunks.spawn(async move { delete(&store, current, &chunk, check_children).await });
+    }
+    let mut pruned = 0;
+    while let Some(chunk) = chunks.join_next().await {
+        pruned += chunk??;
+    }
+    Ok((pruned, page.next))
+}
+
+/// Deletes everything that is due, a chunk at a time, as a pruner that keeps up does beside the blocks. Returns how many
+/// records went.
 pub(super) async fn prune_all(store: &EmbeddedStore) -> anyhow::Result<u64> {
     let mut pruned = 0;
     let mut after = None;
     loop {
-        let page = due(store, after).await?;
-        let txids: Vec<TxId> = page.items.iter().map(|record| record.txid).collect();
-        let judged = delete(store, txids, true).await?;
-        let kept = judged.iter().find(|judged| !judged.verdict.may_go());
-        anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
-        pruned += judged.len() as u64;
+        let page = due(store, after, PRUNE_CHUNK).await?;
+        pruned += delete(store, tip(store).await?, &page.items, true).await?;
         after = page.next;
         if after.is_none() {
             return Ok(pruned);

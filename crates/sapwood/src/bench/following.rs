@@ -61,10 +61,6 @@ pub(crate) struct FollowingReport {
 }
 
 impl Following {
-    pub(crate) fn quick() -> Self {
-        Self { blocks: 25, txs: 2000, outputs: 150_000, quick: true, json: true }
-    }
-
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.quick {
             self.blocks = self.blocks.min(25);

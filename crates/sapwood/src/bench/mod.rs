@@ -4,16 +4,21 @@ mod apply;
 mod chain;
 mod following;
 mod measure;
+mod prune;
+mod pruning;
 mod report;
 mod show;
 mod workload;
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 /// What to measure.
@@ -24,6 +29,8 @@ pub(crate) enum Command {
     /// Blocks of real size through the planner and the applier, against the store alone; with the UTXO hash, the address
     /// index, and through the queue.
     Chain(following::Following),
+    /// Pruning on the embedded store: how fast, what the check of children costs, and how much blocks notice of it.
+    Prune(prune::Prune),
     /// The same work, to look at: blocks are applied and pruned for a while, with a live display.
     Run(show::Show),
     /// Apply blocks until killed. Used by `apply` to measure how long reopening takes after a kill.
@@ -56,6 +63,7 @@ impl Command {
         match self {
             Command::Apply(apply) => apply.run(),
             Command::Chain(following) => following.run(),
+            Command::Prune(prune) => prune.run(),
             Command::Run(show) => show.run(),
             Command::UntilKilled { data, shape } => chain::apply_until_killed(&data, &shape),
         }
@@ -71,6 +79,34 @@ fn working_directory(asked: Option<&Path>, temporary: &TempDir) -> anyhow::Resul
         Some(asked) => Ok(asked.to_owned()),
         None => Ok(temporary.path().join("bench")),
     }
+}
+
+/// Measures something in its own directory, on two threads.
+fn run_in_directory<T>(
+    asked: Option<&Path>,
+    measure: impl AsyncFnOnce(&Path) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let temporary = tempfile::tempdir().context("making a temporary directory")?;
+    let directory = working_directory(asked, &temporary)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    runtime.block_on(measure(&directory))
+}
+
+/// A bar over so many blocks.
+fn progress(what: &'static str, blocks: usize, quiet: bool) -> anyhow::Result<ProgressBar> {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(blocks as u64) };
+    let style = format!("{what} {{wide_bar}} block {{pos}} of {{len}}, {{eta}} left");
+    Ok(bar.with_style(ProgressStyle::with_template(&style)?))
+}
+
+/// Prints what was measured, for machines or for people.
+fn print_report(report: &(impl serde::Serialize + fmt::Display), json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
 }
 
 /// Reads `30s`, `2m` or `500ms`.

@@ -26,6 +26,23 @@ pub(super) struct ApplyReport {
     pub(super) records_pruned: u64,
 }
 
+/// Everything `bench prune` measures.
+#[derive(Debug, Serialize)]
+pub(super) struct PruneReport {
+    pub(super) prune_over_make: f64,
+    pub(super) child_check_ratio: f64,
+    pub(super) apply_while_pruning_ratio: f64,
+    pub(super) make_per_s: f64,
+    pub(super) prune_per_s: f64,
+    pub(super) prune_unchecked_per_s: f64,
+    pub(super) apply_alone_ms: f64,
+    pub(super) apply_while_pruning_ms: f64,
+    pub(super) blocks: usize,
+    pub(super) txs_per_block: usize,
+    pub(super) outputs_at_start: u64,
+    pub(super) records_pruned: u64,
+}
+
 /// A figure and what it should be.
 struct Row {
     what: &'static str,
@@ -34,79 +51,124 @@ struct Row {
     holds: Option<bool>,
 }
 
+impl Row {
+    fn at_most(what: &'static str, value: f64, bound: f64, target: &'static str) -> Self {
+        Row { what, measured: format!("{value:.2} ×"), target, holds: Some(value <= bound) }
+    }
+
+    fn plain(what: &'static str, measured: String) -> Self {
+        Row { what, measured, target: "", holds: None }
+    }
+
+    fn rate(what: &'static str, per_second: f64) -> Self {
+        Self::plain(what, thousands(per_second.round() as u64))
+    }
+}
+
+/// The three ratios of pruning.
+fn pruning_rows(beside: f64, check: f64, over_make: f64) -> [Row; 3] {
+    [
+        Row::at_most("apply while pruning against apply alone", beside, 1.1, "≤ 1.10 ×"),
+        Row::at_most("prune with the child check against without", check, 1.1, "≤ 1.10 ×"),
+        Row {
+            what: "records pruned against records made, per second",
+            measured: format!("{over_make:.2} ×"),
+            target: "≥ 2.00 ×",
+            holds: Some(over_make >= 2.0),
+        },
+    ]
+}
+
 impl ApplyReport {
     fn rows(&self) -> Vec<Row> {
-        let ratio =
-            |what, value: f64, target, holds| Row { what, measured: format!("{value:.2} ×"), target, holds };
-        let plain = |what, measured| Row { what, measured, target: "", holds: None };
-        let rate = |value: f64| thousands(value.round() as u64);
-        vec![
-            ratio(
-                "apply against the same bytes written straight",
-                self.apply_over_floor,
-                "≤ 1.50 ×",
-                Some(self.apply_over_floor <= 1.5),
-            ),
-            ratio(
-                "apply while pruning against apply alone",
-                self.apply_while_pruning_ratio,
-                "≤ 1.10 ×",
-                Some(self.apply_while_pruning_ratio <= 1.1),
-            ),
-            ratio(
-                "prune with the child check against without",
-                self.child_check_ratio,
-                "≤ 1.10 ×",
-                Some(self.child_check_ratio <= 1.1),
-            ),
-            ratio(
-                "records pruned against records made, per second",
-                self.prune_over_make,
-                "≥ 2.00 ×",
-                Some(self.prune_over_make >= 2.0),
-            ),
+        let over_floor = self.apply_over_floor;
+        let mut rows =
+            vec![Row::at_most("apply against the same bytes written straight", over_floor, 1.5, "≤ 1.50 ×")];
+        rows.extend(pruning_rows(
+            self.apply_while_pruning_ratio,
+            self.child_check_ratio,
+            self.prune_over_make,
+        ));
+        rows.extend([
             Row {
                 what: "reopen after kill -9",
                 measured: format!("{:.0} ms", self.reopen_after_kill_ms),
                 target: "< 2,000 ms",
                 holds: Some(self.reopen_after_kill_ms < 2000.0),
             },
-            plain("transactions applied per second", rate(self.apply_tx_per_s)),
-            plain("transactions written straight per second", rate(self.floor_tx_per_s)),
-            plain(
+            Row::rate("transactions applied per second", self.apply_tx_per_s),
+            Row::rate("transactions written straight per second", self.floor_tx_per_s),
+            Row::plain(
                 "time of a block, p50 and p99",
                 format!("{:.0} and {:.0} ms", self.apply_p50_ms, self.apply_p99_ms),
             ),
-            plain("records pruned per second, children checked", rate(self.prune_per_s)),
-            plain("bytes on disk per live output", rate(self.bytes_per_live_output)),
-            plain(
+            Row::rate("records pruned per second, children checked", self.prune_per_s),
+            Row::rate("bytes on disk per live output", self.bytes_per_live_output),
+            Row::plain(
                 "peak memory",
                 self.peak_rss_bytes.map_or("not known".into(), |bytes| format!("{} MiB", bytes >> 20)),
             ),
-        ]
+        ]);
+        rows
     }
+}
+
+impl PruneReport {
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::from(pruning_rows(
+            self.apply_while_pruning_ratio,
+            self.child_check_ratio,
+            self.prune_over_make,
+        ));
+        rows.extend([
+            Row::rate("records made per second", self.make_per_s),
+            Row::rate("records pruned per second, children checked", self.prune_per_s),
+            Row::rate("records pruned per second, not checked", self.prune_unchecked_per_s),
+            Row::plain(
+                "time of a block, alone and while pruning",
+                format!("{:.0} and {:.0} ms", self.apply_alone_ms, self.apply_while_pruning_ms),
+            ),
+        ]);
+        rows
+    }
+}
+
+/// The table, under a line that says what was measured.
+fn write_table(
+    f: &mut fmt::Formatter<'_>,
+    (blocks, txs, outputs, pruned): (usize, usize, u64, u64),
+    rows: Vec<Row>,
+) -> fmt::Result {
+    writeln!(
+        f,
+        "{blocks} blocks of {} transactions, from {} outputs; {} records pruned\n",
+        thousands(txs as u64),
+        thousands(outputs),
+        thousands(pruned)
+    )?;
+    writeln!(f, "{:<50} {:>16} {:>12}", "", "measured", "target")?;
+    for row in rows {
+        let mark = match row.holds {
+            Some(true) => "  ✓",
+            Some(false) => "  ✗",
+            None => "",
+        };
+        writeln!(f, "{:<50} {:>16} {:>12}{mark}", row.what, row.measured, row.target)?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for ApplyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} blocks of {} transactions, from {} outputs; {} records pruned\n",
-            self.blocks,
-            thousands(self.txs_per_block as u64),
-            thousands(self.outputs_at_start),
-            thousands(self.records_pruned)
-        )?;
-        writeln!(f, "{:<50} {:>16} {:>12}", "", "measured", "target")?;
-        for row in self.rows() {
-            let mark = match row.holds {
-                Some(true) => "  ✓",
-                Some(false) => "  ✗",
-                None => "",
-            };
-            writeln!(f, "{:<50} {:>16} {:>12}{mark}", row.what, row.measured, row.target)?;
-        }
-        Ok(())
+        let measured = (self.blocks, self.txs_per_block, self.outputs_at_start, self.records_pruned);
+        write_table(f, measured, self.rows())
+    }
+}
+
+impl fmt::Display for PruneReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let measured = (self.blocks, self.txs_per_block, self.outputs_at_start, self.records_pruned);
+        write_table(f, measured, self.rows())
     }
 }
 

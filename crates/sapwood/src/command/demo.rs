@@ -279,8 +279,8 @@ fn words(report: &StatusReport) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
         "block {}   {} records   {} pruned   disk {:.1} MiB, without pruning {:.1} MiB   {}",
-        report.chain.last_applied.as_ref().map_or(0, |block| block.height),
-        report.records.records,
+        report.chain.applied.as_ref().map_or(0, |block| block.height),
+        report.records.transactions,
         report.prune.deleted,
         mib(report.disk.total_bytes),
         mib(report.disk.without_pruning_bytes),

@@ -40,7 +40,7 @@ pub(crate) struct Parts {
 pub(crate) struct Serving {
     pub(crate) node: Node,
     pub(crate) pruner: PrunerHandle,
-    pub(crate) grpc: Option<SocketAddr>,
+    /// Where the status page is, if HTTP is served.
     pub(crate) http: Option<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
     sampling: JoinHandle<()>,
@@ -70,13 +70,13 @@ impl Serving {
         let sampling = node.keep_sampling(parts.refresh);
         let (stop, mut tasks) = (Stop::default(), Vec::new());
         let ServerOptions { grpc, http, tokens, grpc_limits, stop_within } = parts.servers;
-        let mut addresses = (None, None);
+        let mut address = None;
         if parts.serve.0 {
             let feed = Feed::Closed { source: parts.source };
             let services = GrpcServices { chain: parts.chain, pruner: pruner.clone(), feed };
             let server = GrpcServer::bind(services, grpc, tokens.clone(), grpc_limits, stop.clone());
             let server = server.await.context("serving gRPC")?;
-            addresses.0 = Some(server.address());
+            tracing::info!(address = %server.address(), "serving gRPC");
             tasks.push(tokio::spawn(server.serve(stop_within)));
         }
         if parts.serve.1 {
@@ -85,11 +85,11 @@ impl Serving {
                 HttpOptions { refresh: parts.refresh, stop: Some(stop.clone()), ..HttpOptions::new(access) };
             let router = router(node.clone(), options);
             let listener = Listener::bind(http).await.context("serving HTTP")?;
-            addresses.1 = Some(listener.address());
+            address = Some(listener.address());
             let asked = stop.clone();
             tasks.push(tokio::spawn(async move { listener.serve(router, asked, stop_within).await }));
         }
-        Ok(Self { node, pruner, grpc: addresses.0, http: addresses.1, tasks, sampling, stop })
+        Ok(Self { node, pruner, http: address, tasks, sampling, stop })
     }
 
     /// Ends everything in order: nobody is let in any more, the pruner comes to the end of a chunk, then the servers go.

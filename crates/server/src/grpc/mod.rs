@@ -112,7 +112,9 @@ impl GrpcServer {
         let access = Arc::new(Access::grpc(tokens, options.address)?);
         let health = HealthReporter::new();
         let router = router(services, limits, access, &health, &stop)?;
-        Ok(Self { listener: Listener::bind(options).await?, router, health, stop })
+        let listener = Listener::bind(options).await?;
+        tell(&health, ServingStatus::Serving).await;
+        Ok(Self { listener, router, health, stop })
     }
 
     /// Where it listens.
@@ -125,9 +127,7 @@ impl GrpcServer {
         let Self { listener, router, health, stop } = self;
         let stopping = async {
             stop.asked().await;
-            for service in SERVICES {
-                health.set_service_status(service, ServingStatus::NotServing).await;
-            }
+            tell(&health, ServingStatus::NotServing).await;
         };
         tokio::join!(listener.serve(router, stop.clone(), stop_within), stopping);
     }
@@ -135,6 +135,12 @@ impl GrpcServer {
 
 /// The names under which health is told; the first means all of them.
 const SERVICES: [&str; 4] = ["", "sapwood.v1.Utxo", "sapwood.v1.Chain", "sapwood.v1.Pruner"];
+
+async fn tell(health: &HealthReporter, status: ServingStatus) {
+    for service in SERVICES {
+        health.set_service_status(service, status).await;
+    }
+}
 
 fn router(
     services: GrpcServices,

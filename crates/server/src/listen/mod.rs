@@ -26,7 +26,7 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    http::{Request, Response, header},
+    http::{HeaderMap, Request, Response, header},
 };
 use http_body_util::Limited;
 use hyper::body::Incoming;
@@ -315,7 +315,7 @@ impl Connections {
             return Ok(self.refuse(
                 Refusal::TooManyRequests { per_second: bucket.per_second() },
                 peer,
-                &request,
+                request.headers(),
             ));
         }
         request.extensions_mut().insert(Peer(peer));
@@ -328,7 +328,7 @@ impl Connections {
                     .and_then(|length| length.parse().ok())
                     .is_some_and(|length: u64| length > limit as u64)
                 {
-                    return Ok(self.refuse(Refusal::BodyTooLarge { limit }, peer, &request));
+                    return Ok(self.refuse(Refusal::BodyTooLarge { limit }, peer, request.headers()));
                 }
                 request.map(|body| Body::new(Limited::new(body, limit)))
             }
@@ -337,18 +337,15 @@ impl Connections {
         let headers = request.headers().clone();
         match timeout(limit, self.router.clone().oneshot(request)).await {
             Ok(answered) => answered,
-            Err(_) => {
-                tracing::warn!(%peer, ?limit, "a request took too long and was given up");
-                Ok(Refusal::Timeout { limit }.answer(&headers))
-            }
+            Err(_) => Ok(self.refuse(Refusal::Timeout { limit }, peer, &headers)),
         }
     }
 
-    fn refuse(&self, refusal: Refusal, peer: SocketAddr, request: &Request<Incoming>) -> Response<Body> {
+    fn refuse(&self, refusal: Refusal, peer: SocketAddr, request: &HeaderMap) -> Response<Body> {
         if let Some(times) = self.refused.say() {
             tracing::warn!(%peer, %refusal, times, "a request was refused");
         }
-        refusal.answer(request.headers())
+        refusal.answer(request)
     }
 }
 

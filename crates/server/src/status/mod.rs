@@ -1,7 +1,7 @@
 //! The one place where figures are put together: a [`StatusReport`], made once a second, and what it was over time.
 //!
 //! - [`report`]: what is told, and nothing else. REST, metrics and the page show this.
-//! - [`sample`]: reads it off the store, the chain and the pruner. [`disk`]: what the files take.
+//! - `sample`: reads it off the store, the chain and the pruner. `disk`: what the files take.
 //! - [`history`]: the last ten minutes second by second, the last day minute by minute.
 //! - [`alerts`]: what somebody should look at, and whether the node is ready. Pure.
 

@@ -1,5 +1,5 @@
 //! A real node on a store in a temporary directory, fed with blocks.
-#![allow(dead_code, reason = "each test program uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses another part of it")]
 
 use std::{sync::Arc, time::Duration};
 

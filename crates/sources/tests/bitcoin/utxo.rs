@@ -26,7 +26,7 @@ impl UtxoSet {
             for (vout, output) in (0..).zip(&tx.outputs).filter(|(_, output)| output.spendable) {
                 let outpoint = OutPoint::new(tx.txid, vout);
                 let mut coin = Coin::new();
-                write_coin(outpoint, block.height, tx.coinbase, output, &mut coin);
+                write_coin(outpoint, block.height, tx.coinbase, output.into(), &mut coin);
                 self.hash.insert(&coin);
                 self.amount += output.value;
                 self.coins.insert(outpoint, (output.value, coin));

@@ -23,6 +23,7 @@ pub(crate) fn options() -> EmbeddedOptions {
     EmbeddedOptions {
         block_cache_bytes: 1 << 20,
         record_cache_bytes: 64 << 10,
+        mined_heights_bytes: 2 << 10,
         write_buffer_bytes: 64 << 10,
         address_index: AddressIndexing { address: true, credential: true },
         utxo_hash: true,

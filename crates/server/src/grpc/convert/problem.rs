@@ -287,7 +287,6 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
 
 /// The status of a failed store.
 pub(crate) fn store_status(error: &StoreError) -> Status {
-    tracing::error!(%error, "the store failed a call");
     let code = match error {
         StoreError::Poisoned { .. } => Code::Unavailable,
         StoreError::Stopped { .. } => Code::Cancelled,
@@ -297,6 +296,9 @@ pub(crate) fn store_status(error: &StoreError) -> Status {
             Code::FailedPrecondition
         }
     };
+    if code != Code::FailedPrecondition {
+        tracing::error!(%error, "the store failed a call");
+    }
     Status::new(code, error.to_string())
 }
 
