@@ -118,7 +118,7 @@ impl Listener {
 /// events it missed and where things stand now.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "Status",
-    responses((status = 200, body = String, content_type = "text/event-stream"), ReadProblems)
+    responses((status = 200, description = "As it comes", body = String, content_type = "text/event-stream"), ReadProblems)
 )]
 pub(crate) async fn events(
     State(service): State<Service>,

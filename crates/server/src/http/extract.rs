@@ -59,7 +59,8 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeBody
             return Ok(Self(T::default()));
         }
         let request = Request::from_parts(parts, whole.into());
-        Body::from_request(request, state).await.map(|Body(value)| Self(value))
+        let Body(value) = Body::<Option<T>>::from_request(request, state).await?;
+        Ok(Self(value.unwrap_or_default()))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::status::{HoldReport, JobReport, PolicyReport, PruneReport};
 type Answer<T> = Result<Json<T>, Problem>;
 
 /// How the pruner is doing
-#[utoipa::path(get, path = "/api/v1/prune", tag = "Prune", responses((status = 200, body = PruneReport), ReadProblems))]
+#[utoipa::path(get, path = "/api/v1/prune", tag = "Prune", responses((status = 200, description = "How it is doing", body = PruneReport), ReadProblems))]
 pub(crate) async fn status(State(service): State<Service>) -> Json<PruneReport> {
     Json(service.node.status().await.prune.clone())
 }
@@ -40,7 +40,7 @@ pub(crate) struct PruneRequest {
 #[utoipa::path(
     post, path = "/api/v1/prune", tag = "Prune", security(("admin" = [])),
     request_body(content = Option<PruneRequest>),
-    responses((status = 202, body = JobReport), ReadProblems, AdminProblems)
+    responses((status = 202, description = "The job", body = JobReport), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn prune_now(
     State(service): State<Service>,
@@ -97,7 +97,7 @@ pub(crate) struct PlanReport {
 /// Deletes nothing.
 #[utoipa::path(
     get, path = "/api/v1/prune/plan", tag = "Prune", params(PlanParams),
-    responses((status = 200, body = PlanReport), ReadProblems)
+    responses((status = 200, description = "The plan", body = PlanReport), ReadProblems)
 )]
 pub(crate) async fn plan(
     State(service): State<Service>,
@@ -142,7 +142,7 @@ pub(crate) struct JobsParams {
 /// The newest jobs, the newest first
 #[utoipa::path(
     get, path = "/api/v1/prune/jobs", tag = "Prune", params(JobsParams),
-    responses((status = 200, body = Vec<JobReport>), ReadProblems)
+    responses((status = 200, description = "The jobs", body = Vec<JobReport>), ReadProblems)
 )]
 pub(crate) async fn jobs(
     State(service): State<Service>,
@@ -157,7 +157,7 @@ pub(crate) async fn jobs(
     get, path = "/api/v1/prune/jobs/{id}", tag = "Prune",
     params(("id" = u64, Path, description = "Its number")),
     responses(
-        (status = 200, body = JobReport),
+        (status = 200, description = "The job", body = JobReport),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
         ReadProblems,
     )
@@ -177,7 +177,7 @@ pub(crate) struct Enabled {
 }
 
 /// Is pruning enabled?
-#[utoipa::path(get, path = "/api/v1/prune/enabled", tag = "Prune", responses((status = 200, body = Enabled), ReadProblems))]
+#[utoipa::path(get, path = "/api/v1/prune/enabled", tag = "Prune", responses((status = 200, description = "Whether it is", body = Enabled), ReadProblems))]
 pub(crate) async fn enabled(State(service): State<Service>) -> Json<Enabled> {
     Json(Enabled { enabled: service.node.pruner().is_enabled() })
 }
@@ -187,7 +187,7 @@ pub(crate) async fn enabled(State(service): State<Service>) -> Json<Enabled> {
 /// It stays so after a restart. A job under way stops at the next chunk.
 #[utoipa::path(
     put, path = "/api/v1/prune/enabled", tag = "Prune", security(("admin" = [])), request_body = Enabled,
-    responses((status = 200, body = Enabled), ReadProblems, AdminProblems)
+    responses((status = 200, description = "Whether it is", body = Enabled), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn set_enabled(
     State(service): State<Service>,
@@ -206,7 +206,7 @@ pub(crate) async fn set_enabled(
 }
 
 /// How long things are kept
-#[utoipa::path(get, path = "/api/v1/policy", tag = "Prune", responses((status = 200, body = PolicyReport), ReadProblems))]
+#[utoipa::path(get, path = "/api/v1/policy", tag = "Prune", responses((status = 200, description = "The policy in force", body = PolicyReport), ReadProblems))]
 pub(crate) async fn policy(State(service): State<Service>) -> Json<PolicyReport> {
     Json(service.node.pruner().policy().into())
 }
@@ -216,7 +216,7 @@ pub(crate) async fn policy(State(service): State<Service>) -> Json<PolicyReport>
 /// All of it at once. What is unsafe is refused with the reason.
 #[utoipa::path(
     put, path = "/api/v1/policy", tag = "Prune", security(("admin" = [])), request_body = PolicyReport,
-    responses((status = 200, body = PolicyReport), ReadProblems, AdminProblems)
+    responses((status = 200, description = "The policy in force", body = PolicyReport), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn set_policy(
     State(service): State<Service>,
@@ -231,7 +231,7 @@ pub(crate) async fn set_policy(
 }
 
 /// Every hold and what it does
-#[utoipa::path(get, path = "/api/v1/holds", tag = "Holds", responses((status = 200, body = Vec<HoldReport>), ReadProblems))]
+#[utoipa::path(get, path = "/api/v1/holds", tag = "Holds", responses((status = 200, description = "The holds", body = Vec<HoldReport>), ReadProblems))]
 pub(crate) async fn holds(State(service): State<Service>) -> Answer<Vec<HoldReport>> {
     Ok(Json(service.node.pruner().list_holds().await?.iter().map(HoldReport::new).collect()))
 }
@@ -261,7 +261,7 @@ async fn hold_named(service: &Service, name: &str) -> Answer<HoldReport> {
 #[utoipa::path(
     get, path = "/api/v1/holds/{name}", tag = "Holds", params(("name" = String, Path, description = "Its name")),
     responses(
-        (status = 200, body = HoldReport),
+        (status = 200, description = "The hold", body = HoldReport),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "No such hold"),
         ReadProblems,
     )
@@ -277,7 +277,7 @@ pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String
     put, path = "/api/v1/holds/{name}", tag = "Holds", security(("admin" = [])),
     params(("name" = String, Path, description = "Its name: a to z, 0 to 9, and - _ . /")),
     request_body = HoldRequest,
-    responses((status = 200, body = HoldReport), ReadProblems, AdminProblems)
+    responses((status = 200, description = "The hold", body = HoldReport), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn set_hold(
     State(service): State<Service>,

@@ -79,7 +79,7 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
         Spends,
     ),
     responses(
-        (status = 200, body = UtxoView),
+        (status = 200, description = "The output", body = UtxoView),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
         ReadProblems,
@@ -172,7 +172,7 @@ async fn page(
     get, path = "/api/v1/addresses/{address}/utxos", tag = "Read",
     params(("address" = String, Path, description = "The address"), PageParams),
     responses(
-        (status = 200, body = UtxoPage),
+        (status = 200, description = "One page", body = UtxoPage),
         (status = 501, body = Problem, content_type = "application/problem+json", description = "The store keeps no such index"),
         ReadProblems,
     )
@@ -195,7 +195,7 @@ pub(crate) async fn address(
         PageParams,
     ),
     responses(
-        (status = 200, body = UtxoPage),
+        (status = 200, description = "One page", body = UtxoPage),
         (status = 501, body = Problem, content_type = "application/problem+json", description = "The store keeps no such index"),
         ReadProblems,
     )
@@ -231,7 +231,7 @@ pub(crate) struct TxParams {
     get, path = "/api/v1/txs/{tx}", tag = "Read",
     params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), TxParams),
     responses(
-        (status = 200, body = TxView),
+        (status = 200, description = "The transaction", body = TxView),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
         ReadProblems,
@@ -291,7 +291,7 @@ pub(crate) struct ExplanationView {
     get, path = "/api/v1/txs/{tx}/explain", tag = "Read",
     params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), Spends),
     responses(
-        (status = 200, body = ExplanationView),
+        (status = 200, description = "Every guard, and the verdict", body = ExplanationView),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
         ReadProblems,

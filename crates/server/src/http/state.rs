@@ -18,7 +18,7 @@ use crate::{
 /// Everything that is known about the node
 ///
 /// Measured once a second. The metrics and the page show the same figures.
-#[utoipa::path(get, path = "/api/v1/status", tag = "Status", responses((status = 200, body = StatusReport), ReadProblems))]
+#[utoipa::path(get, path = "/api/v1/status", tag = "Status", responses((status = 200, description = "The report of the last measurement", body = StatusReport), ReadProblems))]
 pub(crate) async fn status(State(service): State<Service>) -> Response {
     Json(&*service.node.status().await).into_response()
 }
@@ -48,7 +48,7 @@ pub(crate) struct EngineView {
 /// Asked anew with each request.
 #[utoipa::path(
     get, path = "/api/v1/status/engine", tag = "Status", params(EngineParams),
-    responses((status = 200, body = Vec<EngineView>), ReadProblems)
+    responses((status = 200, description = "What the engine told", body = Vec<EngineView>), ReadProblems)
 )]
 pub(crate) async fn engine(
     State(service): State<Service>,
@@ -78,7 +78,7 @@ pub(crate) struct HistoryParams {
 /// What was measured over time
 #[utoipa::path(
     get, path = "/api/v1/history", tag = "Status", params(HistoryParams),
-    responses((status = 200, body = HistoryReport), ReadProblems)
+    responses((status = 200, description = "What was measured, column by column", body = HistoryReport), ReadProblems)
 )]
 pub(crate) async fn history(
     State(service): State<Service>,
@@ -101,7 +101,7 @@ pub(crate) struct AccessView {
 ///
 /// For programs that let people enter a token.
 #[utoipa::path(get, path = "/api/v1/access", tag = "Status", responses(
-    (status = 200, body = AccessView),
+    (status = 200, description = "What may be done", body = AccessView),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "There is no admin token"),
     ReadProblems,
 ))]
@@ -131,7 +131,7 @@ pub(crate) struct Live {
 }
 
 /// Is the process alive?
-#[utoipa::path(get, path = "/health/live", tag = "Health", responses((status = 200, body = Live)))]
+#[utoipa::path(get, path = "/health/live", tag = "Health", responses((status = 200, description = "It is", body = Live)))]
 pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
     Json(Live { live: true, uptime_seconds: service.started.elapsed().as_secs_f64() })
 }
@@ -141,7 +141,7 @@ pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
 /// It is reconciled with its source, can write, and is not too far behind.
 #[utoipa::path(
     get, path = "/health/ready", tag = "Health",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "Not ready, and why"))
+    responses((status = 200, description = "It is", body = Readiness), (status = 503, body = Readiness, description = "Not ready, and why"))
 )]
 pub(crate) async fn ready(State(service): State<Service>) -> Response {
     let mut ready = service.node.status().await.ready.clone();
@@ -156,7 +156,7 @@ pub(crate) async fn ready(State(service): State<Service>) -> Response {
 /// The figures of the status for Prometheus, in the OpenMetrics text format
 #[utoipa::path(
     get, path = "/metrics", tag = "Status",
-    responses((status = 200, body = String, content_type = "application/openmetrics-text"), ReadProblems)
+    responses((status = 200, description = "As it comes", body = String, content_type = "application/openmetrics-text"), ReadProblems)
 )]
 pub(crate) async fn metrics(State(service): State<Service>) -> Response {
     const TYPE: HeaderValue =

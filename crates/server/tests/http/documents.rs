@@ -57,6 +57,12 @@ async fn every_path_of_the_description_is_served() {
                 assert_ne!(answer.json()["type"], "urn:sapwood:problem:no-such-path", "{method} {path}");
             }
             let documented = &operations[method]["responses"];
+            let described =
+                documented.as_object().unwrap().values().all(|response| response["description"].is_string());
+            assert!(
+                described,
+                "{method} {path} has an answer without a description, which OpenAPI does not allow"
+            );
             let status = answer.status.as_u16().to_string();
             assert!(
                 documented.get(&status).is_some(),

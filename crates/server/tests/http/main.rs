@@ -1,7 +1,6 @@
 //! HTTP on a real node.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "../world/mod.rs"]
 mod world;
 
 mod access;

@@ -23,33 +23,33 @@ use sapwood_types::{Block, BlockHash, Height, Tx};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-pub const ADMIN: &str = "the-admin-token-of-the-tests";
-pub const READ: &str = "the-read-token-of-the-tests";
+pub(crate) const ADMIN: &str = "the-admin-token-of-the-tests";
+pub(crate) const READ: &str = "the-read-token-of-the-tests";
 
 /// An answer.
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.to_vec()).unwrap()
     }
 
     /// The answer's JSON, which must come with 200.
-    pub fn ok(&self) -> Value {
+    pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text());
         self.json()
     }
 
     /// The answer's detail, which must be a problem of this status and kind.
-    pub fn problem(&self, status: u16, kind: &str) -> String {
+    pub(crate) fn problem(&self, status: u16, kind: &str) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
         assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json");
         let problem = self.json();
@@ -62,12 +62,12 @@ impl Answer {
 
 /// How a world is made.
 #[derive(Clone)]
-pub struct Plan {
-    pub tokens: Tokens,
-    pub kind: ChainKind,
-    pub index: AddressIndexing,
-    pub most_body_bytes: usize,
-    pub embedded: EmbeddedOptions,
+pub(crate) struct Plan {
+    pub(crate) tokens: Tokens,
+    pub(crate) kind: ChainKind,
+    pub(crate) index: AddressIndexing,
+    pub(crate) most_body_bytes: usize,
+    pub(crate) embedded: EmbeddedOptions,
 }
 
 impl Default for Plan {
@@ -90,28 +90,28 @@ impl Default for Plan {
 
 impl Plan {
     /// Reading needs a token too.
-    pub fn closed() -> Self {
+    pub(crate) fn closed() -> Self {
         let mut plan = Self::default();
         plan.tokens.read = Some(Secret::new(READ).unwrap());
         plan
     }
 }
 
-pub struct World {
-    pub store: Arc<EmbeddedStore>,
-    pub chain: Chain,
-    pub pruner: PrunerHandle,
-    pub node: Node,
-    pub router: Router,
+pub(crate) struct World {
+    pub(crate) store: Arc<EmbeddedStore>,
+    pub(crate) chain: Chain,
+    pub(crate) pruner: PrunerHandle,
+    pub(crate) node: Node,
+    pub(crate) router: Router,
     _directory: tempfile::TempDir,
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::planned(Plan::default()).await
     }
 
-    pub async fn planned(plan: Plan) -> Self {
+    pub(crate) async fn planned(plan: Plan) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let embedded = EmbeddedOptions { address_index: plan.index, ..plan.embedded };
         let store = Arc::new(EmbeddedStore::open(directory.path(), small(), embedded).unwrap());
@@ -141,7 +141,7 @@ impl World {
     }
 
     /// Puts a block with these transactions on top.
-    pub async fn extend(&self, txs: &[&Tx]) {
+    pub(crate) async fn extend(&self, txs: &[&Tx]) {
         let last = self.store.last_applied().await.unwrap();
         let height = last.map_or(Height::GENESIS, |last| last.height.next());
         let block = Block {
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Puts blocks on top that have nothing but a coinbase.
-    pub async fn empty_blocks(&self, count: u32) {
+    pub(crate) async fn empty_blocks(&self, count: u32) {
         for _ in 0..count {
             let last = self.store.last_applied().await.unwrap();
             let label = last.map_or("first".into(), |last| format!("after {}", last.hash));
@@ -164,14 +164,14 @@ impl World {
     }
 
     /// Runs the chain and has everything pruned that may go.
-    pub async fn prune(&self) {
+    pub(crate) async fn prune(&self) {
         self.chain.events().enter(ChainState::Running);
         let job = self.pruner.prune_now(None).unwrap();
         self.pruner.wait(job).await.unwrap();
     }
 
     /// A parent with two outputs, and a child of the first that is fully spent by another and has been pruned: the parent remembers it.
-    pub async fn with_a_pruned_child(&self) -> (Tx, Tx) {
+    pub(crate) async fn with_a_pruned_child(&self) -> (Tx, Tx) {
         let parent = coin("parent", 2);
         let pruned = child("pruned", &[(&parent, 0)], 1);
         let last = child("last", &[(&pruned, 0)], 1);
@@ -184,18 +184,24 @@ impl World {
         (parent, pruned)
     }
 
-    pub async fn call(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = tokio::time::timeout(Duration::from_secs(30), body.collect()).await.unwrap().unwrap();
         Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, None, None).await
     }
 
-    pub async fn send(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Option<Value>,
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
