@@ -37,7 +37,7 @@ impl RollBack {
             let Some(hash) = chain.hash_at(height).await? else {
                 match floor {
                     Some(floor) => {
-                        bail!("cannot go back to {height}: the lowest that can be reached is {floor}")
+                        bail!("cannot go back to {height}: the lowest height that can be reached is {floor}")
                     }
                     None => bail!("nothing is applied"),
                 }

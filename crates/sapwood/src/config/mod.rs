@@ -97,11 +97,11 @@ mod tests {
         assert_eq!(read(&render(&config).unwrap()).unwrap(), config);
         let changed = Config {
             policy: PolicySection { retention: 1000, ..PolicySection::default() },
-            source: Source { password: "secret".into(), ..Source::default() },
+            source: Source { password: "hunter2".into(), ..Source::default() },
             ..Config::default()
         };
         let printed = render(&changed).unwrap();
-        assert!(printed.contains("retention = 1000") && !printed.contains("secret"), "{printed}");
+        assert!(printed.contains("retention = 1000") && !printed.contains("hunter2"), "{printed}");
     }
 
     #[test]

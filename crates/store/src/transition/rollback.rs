@@ -126,12 +126,14 @@ fn take_back(
     outcome: &mut RollbackOutcome,
 ) -> Result<(), RollbackError> {
     let Some(master) = set.master(txid)? else { return Ok(()) };
-    let coinbase = master.head.coinbase;
+    let (coinbase, lost_before) = (master.head.coinbase, master.head.is_conflicting());
     let fails = |problem: ConflictError| match problem {
         ConflictError::Store(error) => RollbackError::Store(error),
         problem => RollbackError::Tx { txid, problem: Box::new(problem) },
     };
     match mode {
+        // What lost before holds nothing, and cannot lose again.
+        RollbackMode::Node if coinbase && lost_before => {}
         RollbackMode::Node if coinbase => {
             outcome.conflicting.extend(lose(set, &[txid], height).map_err(fails)?);
         }
