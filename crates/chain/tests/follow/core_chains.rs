@@ -139,6 +139,7 @@ fn same_reason(submit: &str, error: &ChainError) -> bool {
                 || text.contains("later transaction")
                 || text.contains("has only")
                 || text.contains("is not known")
+                || text.contains("neither mined")
         }
         "bad-txns-premature-spend-of-coinbase" => text.contains("matur") || text.contains("coinbase"),
         "bad-txns-in-belowout" => text.contains("more than there is"),

@@ -164,7 +164,11 @@ fn is_own_name(host: &str, names: &[String]) -> bool {
     if host.parse::<std::net::IpAddr>().is_ok() || host.parse::<std::net::SocketAddr>().is_ok() {
         return true;
     }
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    // An address of version 6 stands in brackets, and has colons of its own.
+    let name = match host.strip_suffix(']') {
+        Some(_) => host,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     address.is_ok() || name == "localhost" || names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }

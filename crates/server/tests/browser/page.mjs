@@ -82,7 +82,7 @@ try {
     await page.waitForSelector("#found .guards li");
     assert.match(await page.locator("#found .verdict").innerText(), /kept because|may go/i);
     await shoot("explain-light");
-    await page.locator("#found table button.link").first().click();
+    await page.locator("#found table td:nth-child(3) button.link").first().click();
     await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Address"));
   });
 

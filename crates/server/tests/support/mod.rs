@@ -71,7 +71,7 @@ impl Setup {
         let options = EmbeddedOptions {
             block_cache_bytes: 1 << 20,
             record_cache_bytes: 1 << 20,
-            address_index: AddressIndexing { address: true, credential: true },
+            address_index: AddressIndexing { address: true, credential: false },
             ..Default::default()
         };
         let store = EmbeddedStore::open(directory.path(), Policy::default(), options).unwrap();
