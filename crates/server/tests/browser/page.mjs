@@ -158,12 +158,19 @@ try {
     const row = page.locator("#holds tr", { hasText: "audit-of-the-page" });
     await row.waitFor();
     await page.waitForFunction(() => /audit-of-the-page/.test(document.getElementById("alerts").textContent));
-    // The table is drawn anew with every measurement: a click may hit the button before.
+    // The table is drawn anew with every measurement: a click may hit the button before, and a second one finds the hold gone.
+    refusalsExpected = true;
     await page.waitForFunction(() => {
       const found = [...document.querySelectorAll("#holds tr")].find((one) => one.textContent.includes("audit-of-the-page"));
-      found?.querySelector("button")?.click();
+      const button = found?.querySelector("button");
+      // Not twice in a row: the second refusal would cover what the first one told.
+      if (button && Date.now() - (window.clickedAt ?? 0) > 3000) {
+        window.clickedAt = Date.now();
+        button.click();
+      }
       return /audit-of-the-page is released/.test(document.getElementById("told").textContent);
     });
+    refusalsExpected = false;
     await page.click("#unlock");
     assert.ok(await page.locator("#controls").isHidden());
   });
