@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sapwood_rules::{KeepReason, Verdict, delete_at, settled_at};
+use sapwood_rules::{KeepReason, Verdict, delete_at, judge, settled_at};
 use sapwood_store::StoreError;
 use sapwood_types::{External, Height, MasterPage, Slot, TxId, TxRecord};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::{
     handle::PrunerHandle,
     holds::{HoldView, PERSISTER},
     jobs::StopReason,
-    safety::Situation,
+    safety::{Situation, after_own_preservation},
     text,
 };
 
@@ -77,7 +77,9 @@ impl PrunerHandle {
             return Ok(explanation);
         };
         explanation.stored = true;
-        let master = record.to_pages().0;
+        let ends = after_own_preservation(shared, &record);
+        let ends_with_next = ends.is_some();
+        let master = ends.unwrap_or_else(|| record.to_pages().0);
         explanation.state = state_in_words(&record);
         let Some(situation) = Situation::of(shared, None).await? else {
             explanation.verdict = "kept because no block has been applied yet".into();
@@ -87,6 +89,9 @@ impl PrunerHandle {
         let mut judged =
             shared.store.judge(vec![txid], situation.context(), shared.options.check_children).await?;
         let mut verdict = judged.pop().map_or(Verdict::Gone, |judged| judged.verdict);
+        if ends_with_next {
+            verdict = judge(&master, &situation.context());
+        }
         let body = match record.head.external {
             None => None,
             Some(external) => Some(self.body_guard(txid, external).await),
@@ -100,6 +105,13 @@ impl PrunerHandle {
             explanation.reason = Some(reason.label());
         }
         explanation.guards = guards(&record, &master, &situation);
+        if let (true, Some(guard)) =
+            (ends_with_next, explanation.guards.iter_mut().find(|guard| guard.name == "preserved"))
+        {
+            guard.answer +=
+                ", but only for an unmined child, and all are mined now: it ends with the next job";
+            guard.keeps = false;
+        }
         explanation.guards.extend(children_guard(&verdict, shared.options.check_children));
         explanation.guards.extend(body);
         (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);

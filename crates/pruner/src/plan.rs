@@ -2,17 +2,22 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use sapwood_rules::Verdict;
+use sapwood_rules::{Verdict, judge};
 use sapwood_store::StoreError;
-use sapwood_types::Height;
+use sapwood_types::{Height, TxId, page::extra_pages};
 use serde::Serialize;
 
-use crate::{handle::PrunerHandle, jobs::StopReason, safety::Situation, text};
+use crate::{
+    handle::PrunerHandle,
+    jobs::StopReason,
+    safety::{Situation, after_own_preservation},
+    text,
+};
 
 /// What a job would do now.
 ///
 /// It goes through what is due as a job does, with the same check of children. Two things it does not foresee: records whose preservation
-/// ends with that job, and bodies that cannot be deleted.
+/// is over by height, and bodies that cannot be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The height it would work at. Nothing before the first block.
@@ -85,13 +90,33 @@ impl PrunerHandle {
             }
             after = page.next;
             if after.is_none() {
-                return Ok(plan);
+                break;
             }
             if plan.looked_at >= limit {
                 plan.complete = false;
                 return Ok(plan);
             }
         }
+        self.plan_own_preservations(&situation, &mut plan).await?;
+        Ok(plan)
+    }
+
+    /// Records whose preservation this pruner made and will end with the job.
+    async fn plan_own_preservations(&self, situation: &Situation, plan: &mut Plan) -> Result<(), StoreError> {
+        let own: Vec<TxId> = self.shared.preserved.lock().keys().copied().collect();
+        for chunk in own.chunks(self.shared.options.chunk_records) {
+            for record in self.shared.store.get_many(chunk.to_vec()).await?.into_iter().flatten() {
+                let Some(master) = after_own_preservation(&self.shared, &record) else { continue };
+                if judge(&master, &situation.context()).may_go() {
+                    let pages = u64::from(1 + extra_pages(master.head.output_count));
+                    plan.looked_at += 1;
+                    plan.records += 1;
+                    plan.bytes += master.encode().len() as u64 * pages;
+                    plan.bodies += u64::from(record.head.external.is_some());
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Up to which height deletion is safe right now, and what records are judged by.
 
-use sapwood_rules::{Hold, Policy, PruneContext, SafeHeight, lifecycle::due_up_to, safe_height};
+use sapwood_rules::{Hold, Policy, PruneContext, SafeHeight, lifecycle::due_up_to, safe_height, settled_at};
 use sapwood_store::StoreError;
-use sapwood_types::Height;
+use sapwood_types::{Height, MasterPage, TxRecord};
 
 use crate::{
     holds::{HoldView, PERSISTER, REORG_WINDOW},
@@ -90,4 +90,16 @@ fn reorg_window(floor: Height, policy: &Policy) -> Hold {
             text::figure(policy.retention)
         ),
     }
+}
+
+/// A preservation that this pruner made ends with the next job once every child is mined. Returns the record as it will be then, or
+/// nothing if it is not such a one.
+pub(crate) fn after_own_preservation(shared: &Shared, record: &TxRecord) -> Option<MasterPage> {
+    let own = shared.preserved.lock().get(&record.txid).copied();
+    if own.is_none() || own != record.head.preserve_until {
+        return None;
+    }
+    let mut master = record.to_pages().0;
+    master.head.preserve_until = None;
+    settled_at(&master).map(|_| master)
 }

@@ -1,7 +1,6 @@
 //! The pruner as a task: hears what happens to the chain, and does one job after the other.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -30,7 +29,7 @@ use crate::{
     options::{OptionsError, PrunerOptions},
     pace::Pacer,
     requests::{Request, Requests},
-    run::{Halt, Phase, Run, RunError, Sweep},
+    run::{Halt, Phase, Preserved, Run, RunError, Sweep},
     safety::Situation,
     status::Totals,
 };
@@ -115,6 +114,7 @@ impl Pruner {
             stopped: watch::channel(false).0,
             phase: Mutex::new(None),
             position: Mutex::new(position.clone()),
+            preserved: Mutex::default(),
             totals: Mutex::default(),
         });
         shared.metrics.enabled.set(enabled.into());
@@ -183,6 +183,8 @@ pub(crate) struct Shared {
     pub(crate) phase: Mutex<Option<Phase>>,
     /// How far the due index has been looked through.
     pub(crate) position: Mutex<Option<Cursor>>,
+    /// Preservations that this pruner made.
+    pub(crate) preserved: Mutex<Preserved>,
     pub(crate) totals: Mutex<Totals>,
 }
 
@@ -355,7 +357,7 @@ async fn catch_up(shared: &Shared, missed: u64) {
 /// Does one job after the other.
 async fn work(shared: &Shared, position: Option<Cursor>) {
     let mut stopping = shared.stopping.subscribe();
-    let mut sweep = Sweep { look_back: position.is_some(), position, preserved: HashMap::new() };
+    let mut sweep = Sweep { look_back: position.is_some(), position };
     let mut pacer = Pacer::new(shared.options.pacing);
     loop {
         let request = tokio::select! {

@@ -159,6 +159,8 @@ pub struct Holds {
     held: RwLock<BTreeMap<String, Hold>>,
     /// Held while a change is written, so that two changes cannot write over each other.
     writing: tokio::sync::Mutex<()>,
+    /// Shared by chunks that are being deleted. Who sets a hold waits for those that do not know of it.
+    under_way: tokio::sync::RwLock<()>,
     /// Expired holds that have been told about.
     told: Mutex<HashSet<String>>,
 }
@@ -171,8 +173,14 @@ impl Holds {
             Some(note) => bytes::decode(note)
                 .map_err(|cause| StoreError::Corrupt { what: format!("the note {NOTE}"), cause })?,
         };
-        let (held, writing, told) = (RwLock::new(held), tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self { store, clock, held, writing, told })
+        Ok(Self {
+            store,
+            clock,
+            held: RwLock::new(held),
+            writing: tokio::sync::Mutex::default(),
+            under_way: tokio::sync::RwLock::default(),
+            told: Mutex::default(),
+        })
     }
 
     /// All of them, the persister's first. Tells once about each that has expired.
@@ -218,11 +226,19 @@ impl Holds {
         if next != *self.held.read() {
             self.store.put_notes(vec![(NOTE.into(), Some(bytes::encode(&next)))]).await?;
             *self.held.write() = next;
+            // Chunks that began before may still delete what this one would keep.
+            drop(self.under_way.write().await);
         }
         Ok(result)
     }
 
-    /// Sets a hold, in the place of one of the same name. It is in force and written down when this returns.
+    /// Held from reading the holds to the end of what is deleted by them.
+    pub(crate) async fn deleting(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.under_way.read().await
+    }
+
+    /// Sets a hold, in the place of one of the same name. When this returns it is written down, and nothing that it keeps is deleted any
+    /// more: it waits for the chunk under way.
     pub async fn set(&self, hold: Hold) -> Result<(), HoldError> {
         self.check(&hold)?;
         self.change(|holds| {

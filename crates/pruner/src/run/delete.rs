@@ -69,6 +69,7 @@ impl Run<'_> {
         loop {
             self.check()?;
             self.check_limits()?;
+            let deleting = self.shared.holds.deleting().await;
             let situation = self.situation().await?;
             self.note(&situation);
             let Some(up_to) = situation.settled_up_to() else { return Ok(()) };
@@ -87,6 +88,7 @@ impl Run<'_> {
                     Err(error) => failed = Some(error),
                 }
             }
+            drop(deleting);
             sweep.position = wave.done_up_to(None).or(sweep.position.take());
             *self.shared.position.lock() = sweep.position.clone();
             self.tell();

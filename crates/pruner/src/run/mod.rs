@@ -8,6 +8,8 @@
 mod delete;
 mod preserve;
 
+pub(crate) use preserve::Preserved;
+
 use std::time::Duration;
 
 use sapwood_store::{BatchError, Cursor, PreserveError, StoreError};
@@ -67,14 +69,12 @@ impl<E: Into<RunError>> From<E> for Halt {
     }
 }
 
-/// What one job leaves to the next: how far the due index has been looked through, and what was preserved.
+/// How far the due index has been looked through. Lives longer than a job.
 pub(crate) struct Sweep {
     /// Where the next job goes on: all before it has been looked at.
     pub(crate) position: Option<Cursor>,
     /// What lies before the position has to be looked at again: a record that was kept, or became due late, is there.
     pub(crate) look_back: bool,
-    /// Preservations that the pruner made.
-    pub(crate) preserved: preserve::Preserved,
 }
 
 /// The phases, by the names of the metrics.
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         self.note(&situation);
 
         let started = self.begin(Phase::PreserveParents);
-        let preserved = self.preserve_parents(&situation, &mut sweep.preserved).await;
+        let preserved = self.preserve_parents(&situation).await;
         self.durations.preserve_parents = self.end(Phase::PreserveParents, started);
         preserved?;
 

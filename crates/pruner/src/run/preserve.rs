@@ -16,11 +16,7 @@ impl Run<'_> {
     ///
     /// A transaction that lost against another holds no output and cannot be mined inside the window, so it needs no parents. Once a
     /// transaction is mined or gone, its parents need no preservation: what the pruner preserved for it is let go again.
-    pub(super) async fn preserve_parents(
-        &mut self,
-        situation: &Situation,
-        preserved: &mut Preserved,
-    ) -> Result<(), Halt> {
+    pub(super) async fn preserve_parents(&mut self, situation: &Situation) -> Result<(), Halt> {
         let policy = &situation.policy;
         let mut needed = HashSet::new();
         if situation.height.0 > policy.unmined_retention {
@@ -34,7 +30,7 @@ impl Run<'_> {
                 let page = page.await.map_err(failed)?;
                 let parents = self.parents(page.items).await?;
                 needed.extend(parents.iter().map(|(parent, _)| *parent));
-                self.preserve(parents, fresh_from, until, preserved).await?;
+                self.preserve(parents, fresh_from, until).await?;
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -43,7 +39,7 @@ impl Run<'_> {
                 self.tell();
             }
         }
-        self.let_go(&needed, preserved).await
+        self.let_go(&needed).await
     }
 
     /// Stored parents of those transactions that could still be mined, and up to which height each is preserved.
@@ -61,7 +57,6 @@ impl Run<'_> {
         mut parents: Vec<(TxId, Option<Height>)>,
         fresh_from: Height,
         until: Height,
-        preserved: &mut Preserved,
     ) -> Result<(), Halt> {
         parents.retain(|(_, before)| before.is_none_or(|before| before < fresh_from));
         if parents.is_empty() {
@@ -70,6 +65,7 @@ impl Run<'_> {
         let txids = parents.iter().map(|(parent, _)| *parent).collect();
         let count = self.shared.store.preserve(txids, until).await.map_err(RunError::from)?;
         self.counts.parents_preserved += count as u64;
+        let mut preserved = self.shared.preserved.lock();
         for (parent, before) in parents {
             // One that somebody else made is not the pruner's to end.
             if before.is_none() || before == preserved.get(&parent).copied() {
@@ -80,14 +76,16 @@ impl Run<'_> {
     }
 
     /// Ends the pruner's own preservations of what is no longer a parent of an old unmined transaction.
-    async fn let_go(&mut self, needed: &HashSet<TxId>, preserved: &mut Preserved) -> Result<(), Halt> {
+    async fn let_go(&mut self, needed: &HashSet<TxId>) -> Result<(), Halt> {
         let over =
             |(parent, until): (&TxId, &Height)| (!needed.contains(parent)).then_some((*parent, *until));
-        let over: Vec<(TxId, Height)> = preserved.iter().filter_map(over).collect();
+        let over: Vec<(TxId, Height)> = self.shared.preserved.lock().iter().filter_map(over).collect();
         for chunk in over.chunks(self.shared.options.chunk_records) {
             let ended = self.shared.store.end_preservations(chunk.to_vec()).await?;
             self.counts.preservations_expired += ended as u64;
+            let mut preserved = self.shared.preserved.lock();
             chunk.iter().for_each(|(parent, _)| _ = preserved.remove(parent));
+            drop(preserved);
             self.check()?;
         }
         Ok(())

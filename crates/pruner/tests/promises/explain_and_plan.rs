@@ -168,3 +168,31 @@ async fn a_plan_counts_what_holds_keep_and_stops_at_its_limit() {
     assert_eq!((job.counts.deleted, world.records().await), (4, 5));
     world.sound().await;
 }
+
+/// A preservation that the pruner itself made ends with the next job once its reason is gone: both foresee it.
+#[tokio::test]
+async fn the_end_of_the_pruners_own_preservation_is_foreseen() {
+    let world = World::new(small()).await;
+    let parent = coin("parent", 1);
+    world.block_at(1, &[&parent]).await;
+    let tx = child("child", &[(&parent, 0)], 1);
+    world.unmined(&tx, 1).await;
+    world.extend_to(9).await;
+    world.prune_ok().await;
+    assert_eq!(world.preserved_until(&parent).await, Some(29));
+    assert_eq!(world.pruner.explain(parent.txid).await.unwrap().reason, Some("preserved"));
+    world.extend(&[&tx]).await;
+    let explanation = world.pruner.explain(parent.txid).await.unwrap();
+    assert_eq!(
+        (explanation.reason, explanation.earliest),
+        (Some("child_unstable"), Some(Height(15))),
+        "{explanation}"
+    );
+    world.extend_to(15).await;
+    assert!(world.pruner.explain(parent.txid).await.unwrap().may_go);
+    let plan = world.pruner.plan(None, 100).await.unwrap();
+    let job = world.prune().await;
+    assert_eq!((plan.records, plan.bytes), (1, job.counts.bytes_freed));
+    assert_eq!(job.counts.deleted, 1);
+    world.sound().await;
+}

@@ -191,3 +191,24 @@ async fn a_rollback_takes_back_what_is_persisted() {
     }
     world.sound().await;
 }
+
+/// When a hold is set, nothing that it keeps goes any more, not even by a chunk that began before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn setting_a_hold_waits_for_the_chunk_under_way() {
+    let (world, txs) = five_due().await;
+    let held = world.hook.hold_chunk(1);
+    let job = world.pruner.prune_now(None).unwrap();
+    let held = held.arrived().await;
+    let pruner = world.pruner.clone();
+    let setting = tokio::spawn(async move { pruner.holds().set(hold("operator", Some(1), None)).await });
+    // It is in force for whatever begins now, but the chunk does not know of it.
+    while world.pruner.holds().get("operator").is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!setting.is_finished() && left(&world, &txs).await == 5);
+    drop(held);
+    setting.await.unwrap().unwrap();
+    assert_eq!(left(&world, &txs).await, 0, "the chunk is over by the time the hold is set");
+    assert!(world.pruner.wait(job).await.unwrap().state.is_over());
+    world.sound().await;
+}
