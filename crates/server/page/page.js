@@ -85,9 +85,10 @@ async function request(method, path, body, offered = token) {
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(`/api/v1/${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   if (answer.status === 204) return null;
-  const content = await answer.json();
-  if (answer.ok) return content;
-  throw Object.assign(new Error(content.detail ?? answer.statusText), { status: answer.status });
+  if (answer.ok) return answer.json();
+  // Something in between, a proxy perhaps, may answer with something else than a problem.
+  const content = await answer.json().catch(() => ({}));
+  throw Object.assign(new Error(content.detail ?? `${answer.status} ${answer.statusText}`), { status: answer.status });
 }
 const api = (path) => request("GET", path);
 
@@ -153,7 +154,7 @@ function showHolds(holds, applied) {
     const behind = hold.keep_from == null || applied == null ? null : applied - hold.keep_from;
     const from = hold.keep_from == null ? "everything" : number(hold.keep_from);
     const label = hold.expired ? tag("expired", "bad") : hold.decides ? tag("decides", "good") : hold.keep_from == null ? tag("not reported", "warn") : "";
-    const age = hold.unchanged_seconds == null ? "–" : duration(hold.unchanged_seconds);
+    const age = el("span", { className: "age" });
     const ends = hold.expires == null ? null : sub(`ends ${new Date(hold.expires * 1000).toLocaleString("en-GB")}`);
     const release = admin && !["reorg_window"].includes(hold.kind)
       ? [el("button", { type: "button", className: "link", onclick: () => releaseHold(hold.name) }, "release")] : [];
@@ -163,10 +164,17 @@ function showHolds(holds, applied) {
       [age, ...release.map((button) => el("span", { className: "sub" }, button))],
     ] };
   });
-  const shown = holds.map((hold) => ({ ...hold, unchanged_seconds: Math.floor(hold.unchanged_seconds) }));
-  part("holds", { shown, applied, admin }, () => table(
+  // Heights move with every block and ages with every second. What is under the pointer of somebody who may release it stays there.
+  const place = byId("holds");
+  const names = holds.map((hold) => hold.name).join(" ");
+  const resting = admin && place.matches(":hover") && place.dataset.names === names;
+  place.dataset.names = names;
+  const shown = holds.map(({ unchanged_seconds, ...hold }) => hold);
+  if (!resting) part("holds", { shown, applied, admin }, () => table(
     [{ name: "Hold" }, { name: "Owner" }, { name: "Keeps from", n: true }, { name: "Unchanged for", n: true }], rows,
     "Nobody needs the past: only the reorganisation window counts."));
+  const ages = place.getElementsByClassName("age");
+  holds.forEach((hold, i) => { if (ages[i]) ages[i].textContent = orDash(hold.unchanged_seconds, duration); });
 }
 
 function showKept(kept) {
