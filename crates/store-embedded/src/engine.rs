@@ -20,7 +20,6 @@ use crate::{
     mined::MinedHeights,
     options::{Durability, EmbeddedOptions},
     state::{INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
-    utxo_set::Rolling,
     watch::Watches,
     writer::Writer,
 };
@@ -102,9 +101,9 @@ impl Engine {
             write_options,
         };
         let state = engine.check_schema()?;
-        let utxo_set = engine.stored_utxo_set(state.last())?;
-        engine.writer.get_mut().rolling = Rolling::new(utxo_set.clone());
-        *engine.published_utxo_set.get_mut() = utxo_set;
+        let rolling = engine.stored_utxo_set(state.last())?;
+        engine.publish_utxo_set(&rolling);
+        engine.writer.get_mut().rolling = rolling;
         engine.writer.get_mut().state = state.clone();
         *engine.published.get_mut() = state;
         Ok(engine)

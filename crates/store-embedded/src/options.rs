@@ -54,7 +54,7 @@ pub struct EmbeddedOptions {
     pub address_index: AddressIndexing,
     /// Keep number, worth and hash of all coins with each write, so that they can be asked for at any time. Costs about 2 µs for
     /// each coin that comes or goes, shared by all cores. Turned on for a store that exists, they are known once somebody has had
-    /// the coins counted; turned off, they are dropped.
+    /// the coins counted; turned off, they are dropped with the first write.
     pub utxo_hash: bool,
     /// For tests only.
     pub faults: Option<Arc<dyn Faults>>,

@@ -2,9 +2,10 @@
 //!
 //! # Correctness
 //! The figures lie in an entry of their own, written in the batch of the write that changes them, so they are those of the state
-//! beside them after any crash. Where they are not kept there is no entry: it goes when such a store is opened, so it can never
-//! be of an earlier state. A new store knows its set, which is empty. One that was made or used without keeping it does not: it
-//! says so until somebody counts. The changes made while the count runs are added to it at its end, so writers never wait for it.
+//! beside them after any crash. A new store knows its set, which is empty. One that was made or used without keeping it does not:
+//! it says so until somebody counts. The changes made while the count runs are added to it at its end, so writers never wait for
+//! it. A store opened without keeping the set still knows it, if it did before, up to the first write that could move a coin, which
+//! removes the entry: so it is never that of an earlier state, and whoever only looks at a store does not lose it.
 
 use std::{
     ops::ControlFlow,
@@ -72,6 +73,10 @@ fn decode(bytes: Bytes) -> Result<UtxoSet, DecodeError> {
 /// What the writer knows of the UTXO set.
 #[derive(Default)]
 pub(crate) struct Rolling {
+    /// Whether it is kept with each write.
+    keeps: bool,
+    /// Whether there is an entry, readable or not.
+    has_entry: bool,
     /// As of the last write. Nothing if it was never counted.
     pub(crate) known: Option<UtxoSet>,
     /// What has changed since the start of the count from which `known` will be.
@@ -82,13 +87,11 @@ pub(crate) struct Rolling {
 pub(crate) struct Rolled {
     known: Option<UtxoSet>,
     change: Option<UtxoChange>,
+    /// Whether the entry changes or goes.
+    rewrite: bool,
 }
 
 impl Rolling {
-    pub(crate) fn new(known: Option<UtxoSet>) -> Self {
-        Self { known, since_count: None }
-    }
-
     /// What becomes of the set with these changes, after which `last` is the last block.
     pub(crate) fn roll(
         &self,
@@ -96,36 +99,54 @@ impl Rolling {
         source: &dyn PageSource,
         last: Option<BlockMark>,
     ) -> Result<Rolled, StoreError> {
+        let now = |known: UtxoSet| UtxoSet { last, ..known };
+        if !self.keeps {
+            let known = self.known.clone().filter(|_| changes.is_empty()).map(now);
+            return Ok(Rolled { known, change: None, rewrite: self.has_entry && !changes.is_empty() });
+        }
         if self.known.is_none() && self.since_count.is_none() {
-            return Ok(Rolled { known: None, change: None });
+            return Ok(Rolled { known: None, change: None, rewrite: false });
         }
         let change = UtxoChange::of(changes, source)?;
         // Figures that would fall below nothing were wrong. They are given up, and counted again when somebody asks.
-        let known = self.known.as_ref().and_then(|known| known.changed(&change));
-        Ok(Rolled { known: known.map(|known| UtxoSet { last, ..known }), change: Some(change) })
+        let known = self.known.as_ref().and_then(|known| known.changed(&change)).map(now);
+        Ok(Rolled { known, rewrite: !change.is_none(), change: Some(change) })
     }
 
     /// Takes over what was written.
     pub(crate) fn rolled(&mut self, rolled: Rolled) {
-        self.known = rolled.known;
+        self.know(rolled.known, rolled.rewrite);
         if let Some((since_count, change)) = self.since_count.as_mut().zip(rolled.change.as_ref()) {
             since_count.then(change);
+        }
+    }
+
+    fn know(&mut self, known: Option<UtxoSet>, rewritten: bool) {
+        self.known = known;
+        if rewritten {
+            self.has_entry = self.known.is_some();
         }
     }
 }
 
 impl Engine {
-    /// Reads the entry of a store that keeps the set, and removes it from one that does not.
-    pub(crate) fn stored_utxo_set(&self, last: Option<BlockMark>) -> Result<Option<UtxoSet>, StoreError> {
-        let Some(bytes) = self.get(Column::Meta, UTXO_SET_KEY)? else { return Ok(None) };
-        if !self.options.utxo_hash {
-            let mut batch = WriteBatch::default();
-            self.put_utxo_set(&mut batch, None)?;
-            self.write(batch)?;
-            return Ok(None);
-        }
-        let set = decode(bytes).map_err(|cause| corrupt("the UTXO set's figures", cause))?;
-        Ok(Some(UtxoSet { last, ..set }))
+    /// Reads the entry.
+    pub(crate) fn stored_utxo_set(&self, last: Option<BlockMark>) -> Result<Rolling, StoreError> {
+        let keeps = self.options.utxo_hash;
+        let entry = self.get(Column::Meta, UTXO_SET_KEY)?;
+        let has_entry = entry.is_some();
+        let known = match entry.map(decode).transpose() {
+            Ok(known) => known.map(|known| UtxoSet { last, ..known }),
+            Err(cause) if keeps => return Err(corrupt("the UTXO set's figures", cause)),
+            // It will go, and can be counted again.
+            Err(_) => None,
+        };
+        Ok(Rolling { keeps, has_entry, known, since_count: None })
+    }
+
+    /// Adds to the batch of a write what it does to the entry.
+    pub(crate) fn put_rolled(&self, batch: &mut WriteBatch, rolled: &Rolled) -> Result<(), StoreError> {
+        if rolled.rewrite { self.put_utxo_set(batch, rolled.known.as_ref()) } else { Ok(()) }
     }
 
     /// Adds the entry to a batch, or its removal if the set is not known.
@@ -140,14 +161,6 @@ impl Engine {
             None => batch.delete_cf(meta, UTXO_SET_KEY),
         }
         Ok(())
-    }
-
-    /// Adds the entry to the batch of a write that moves coins.
-    pub(crate) fn put_rolled(&self, batch: &mut WriteBatch, rolled: &Rolled) -> Result<(), StoreError> {
-        match &rolled.change {
-            Some(change) if !change.is_none() => self.put_utxo_set(batch, rolled.known.as_ref()),
-            _ => Ok(()),
-        }
     }
 
     /// Counts the set as it is now, and lets the writer go on from there if it does not know it.
@@ -192,7 +205,7 @@ impl Engine {
         let mut batch = WriteBatch::default();
         self.put_utxo_set(&mut batch, Some(&now))?;
         self.write(batch)?;
-        writer.rolling.known = Some(now);
+        writer.rolling.know(Some(now), true);
         self.publish_utxo_set(&writer.rolling);
         Ok(())
     }
@@ -203,7 +216,7 @@ impl Engine {
         let mut batch = WriteBatch::default();
         self.put_utxo_set(&mut batch, None)?;
         self.write(batch)?;
-        writer.rolling.known = None;
+        writer.rolling.know(None, true);
         self.publish_utxo_set(&writer.rolling);
         Ok(())
     }

@@ -83,13 +83,25 @@ async fn turned_on_later_it_is_known_once_it_was_counted() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Else the entry would be that of an earlier state when it is turned on again.
+/// Whoever only looks at a store, without asking for the set to be kept, does not lose it; whoever writes does, or the entry would
+/// be that of an earlier state when it is turned on again.
 #[tokio::test]
-async fn turned_off_it_is_dropped() {
+async fn turned_off_it_is_dropped_with_the_first_write() {
     let directory = a_store(true).await;
+    let before = kept(&open(directory.path(), true)).await;
     let store = open(directory.path(), false);
+    assert_eq!(kept(&store).await, before);
+    assert_eq!(Some(count(&store).await), before);
+    // No record changes.
+    apply(&store, 2, &[]).await;
+    let now = kept(&store).await.unwrap();
+    assert_eq!((now.coins, now.last), (302, store.last_applied().await.unwrap()));
+    drop(store);
+    assert_eq!(kept(&open(directory.path(), true)).await, Some(now));
+    let store = open(directory.path(), false);
+    apply(&store, 3, &[&coin("more", 1)]).await;
     assert_eq!(kept(&store).await, None);
-    assert_eq!(count(&store).await.coins, 302);
+    assert_eq!(count(&store).await.coins, 303);
     assert_eq!(kept(&store).await, None, "counted, but not to be kept");
     drop(store);
     assert_eq!(Raw::open(directory.path()).get("meta", KEY), None);
@@ -246,13 +258,21 @@ async fn figures_that_would_fall_below_nothing_are_given_up() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_read_is_refused_by_name() {
+async fn an_entry_that_cannot_be_read_is_refused_by_name_where_it_is_needed() {
     let directory = a_store(true).await;
     Raw::open(directory.path()).put("meta", KEY, b"garbage");
     match EmbeddedStore::open(directory.path(), small(), options()).err() {
         Some(StoreError::Corrupt { what, .. }) if what.contains("UTXO set") => {}
         other => panic!("{other:?}"),
     }
+    // Without keeping the set it is not needed, and the first write removes it.
+    let store = open(directory.path(), false);
+    assert_eq!(kept(&store).await, None);
+    apply(&store, 2, &[&coin("more", 1)]).await;
+    drop(store);
+    let store = open(directory.path(), true);
+    assert_eq!(kept(&store).await, None);
+    assert_eq!(Some(count(&store).await), kept(&store).await);
 }
 
 /// A record that cannot be read, or of which a page is missing, makes no count at all rather than a wrong one.
