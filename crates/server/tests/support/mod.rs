@@ -68,8 +68,13 @@ pub struct Server {
 impl Setup {
     pub async fn try_start(self) -> Result<Server, GrpcError> {
         let directory = tempfile::tempdir().unwrap();
-        let options =
-            EmbeddedOptions { block_cache_bytes: 1 << 20, record_cache_bytes: 1 << 20, ..Default::default() };
+        let options = EmbeddedOptions {
+            block_cache_bytes: 1 << 20,
+            record_cache_bytes: 1 << 20,
+            address_index: AddressIndexing { address: true, credential: false },
+            utxo_hash: true,
+            ..Default::default()
+        };
         let store = EmbeddedStore::open(directory.path(), Policy::default(), options).unwrap();
         let events = Events::new(self.events_kept);
         let chain = Chain::new(Arc::new(store), events, ChainOptions::default());
