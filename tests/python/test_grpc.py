@@ -454,6 +454,8 @@ def pages_are_complete_and_in_order(world):
     counts = world.utxo.GetCounts()
     equal((counts.records, counts.unmined, counts.unspent), (28, 25, 28))
     equal(world.utxo.GetLastApplied().block.height, 3)
+    coins = world.utxo.GetUtxoSet().set
+    equal((coins.coins, coins.amount, coins.last.height, len(coins.muhash)), (3, "3000", 3, 64))
     [there, missing] = world.utxo.GetOutputs(outpoints=[outpoint(expected[0]), outpoint(expected[0], 1)]).outputs
     equal((there.output.output.value, missing.HasField("output")), (1000, False))
 

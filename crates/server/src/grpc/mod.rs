@@ -151,9 +151,11 @@ fn router(
 ) -> Result<Router, GrpcError> {
     let GrpcServices { chain, pruner, feed } = services;
     let most = limits.max_message_bytes;
-    let utxo = UtxoService { store: Arc::clone(chain.store()), limits };
+    let store = Arc::clone(chain.store());
+    let utxo = UtxoService { store: Arc::clone(&store), limits };
     let chain = ChainService { chain, pruner: pruner.clone(), feed, limits, stop: stop.clone() };
-    let pruner = PrunerService { pruner, limits, stop: stop.clone(), changing_policy: Default::default() };
+    let stop = stop.clone();
+    let pruner = PrunerService { pruner, store, limits, stop, changing_policy: Default::default() };
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)

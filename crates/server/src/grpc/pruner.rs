@@ -3,12 +3,14 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::{Stream, stream};
 use sapwood_chain::Stop;
 use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
+use sapwood_store::Store;
 use sapwood_types::Height;
 use tokio::sync::{Mutex, broadcast::error::RecvError};
 use tonic::{Request, Response, Status};
@@ -26,6 +28,7 @@ const PLANNED: u64 = 100_000;
 /// The service `Pruner`.
 pub(crate) struct PrunerService {
     pub(crate) pruner: PrunerHandle,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) limits: GrpcLimits,
     pub(crate) stop: Stop,
     /// Held while the policy is read and changed.
@@ -68,9 +71,9 @@ impl PrunerService {
 #[tonic::async_trait]
 impl Pruner for PrunerService {
     async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {
-        let (ok, details) = match self.pruner.status().await {
-            Err(error) => (false, error.to_string()),
-            Ok(status) => match status.last_job.and_then(|job| job.error) {
+        let (ok, details) = match (self.store.writable().await, self.pruner.status().await) {
+            (Err(error), _) | (_, Err(error)) => (false, error.to_string()),
+            (Ok(()), Ok(status)) => match status.last_job.and_then(|job| job.error) {
                 None => (true, status.state),
                 Some(error) => (false, format!("the last job failed: {error}")),
             },

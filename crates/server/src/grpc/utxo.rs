@@ -150,6 +150,16 @@ impl Utxo for UtxoService {
         Ok(Response::new(GetCountsResponse { records, unspent, unmined }))
     }
 
+    async fn get_utxo_set(&self, _: Request<GetUtxoSetRequest>) -> Answer<GetUtxoSetResponse> {
+        let Some(set) = self.store.rolling_utxo_set().await.map_err(|error| store_status(&error))? else {
+            return Ok(Response::new(GetUtxoSetResponse { set: None }));
+        };
+        // The hash is a few milliseconds of arithmetic.
+        let converted = tokio::task::spawn_blocking(move || set.into()).await;
+        let set = converted.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(GetUtxoSetResponse { set: Some(set) }))
+    }
+
     async fn get_last_applied(&self, _: Request<GetLastAppliedRequest>) -> Answer<GetLastAppliedResponse> {
         let block = self.store.last_applied().await.map_err(|error| store_status(&error))?;
         let floor = self.store.rollback_floor().await.map_err(|error| store_status(&error))?;

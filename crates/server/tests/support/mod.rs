@@ -72,6 +72,7 @@ impl Setup {
             block_cache_bytes: 1 << 20,
             record_cache_bytes: 1 << 20,
             address_index: AddressIndexing { address: true, credential: false },
+            utxo_hash: true,
             ..Default::default()
         };
         let store = EmbeddedStore::open(directory.path(), Policy::default(), options).unwrap();

@@ -1,7 +1,7 @@
 //! What is stored, as it goes out.
 
 use sapwood_rules::SpendStatus;
-use sapwood_store::{UnminedTx, Utxo};
+use sapwood_store::{UnminedTx, Utxo, UtxoSet};
 use sapwood_types::{BlockMark, External, MinedIn, Reassignment, Slot, TxRecord};
 
 use super::{bytes, known, txids};
@@ -122,6 +122,18 @@ impl From<UnminedTx> for proto::UnminedTransaction {
             created_at_ms: tx.created_at,
             locked: tx.locked,
             blocks: tx.blocks.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<UtxoSet> for proto::UtxoSet {
+    fn from(set: UtxoSet) -> Self {
+        Self {
+            last: set.last.map(Into::into),
+            coins: set.coins,
+            transactions: set.transactions,
+            amount: set.amount.to_string(),
+            muhash: set.digest(),
         }
     }
 }
