@@ -4,6 +4,7 @@
 //! pictures there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
+use bytes::Bytes;
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
@@ -14,13 +15,10 @@ use sapwood_server::{
     address::{ChainKind, hex},
     http::{HttpOptions, router},
 };
-use sapwood_sources::{
-    BlockSource as _,
-    synthetic::{SyntheticOptions, SyntheticSource},
-};
-use sapwood_store::{AddressIndexing, Store, StoreRead as _};
+use sapwood_sources::synthetic::{SyntheticOptions, SyntheticSource};
+use sapwood_store::{AddressIndexing, CreateRequest, Store, StoreRead as _, StoreWrite as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
-use sapwood_types::Height;
+use sapwood_types::{Height, Output, Tx, TxId};
 
 const ADMIN: &str = "the-admin-token-of-the-page-test";
 /// How far the persister of the test is behind.
@@ -46,7 +44,6 @@ fn options() -> SyntheticOptions {
 /// Everything that runs during the test.
 struct Running {
     store: Arc<EmbeddedStore>,
-    source: SyntheticSource,
     node: Node,
     stop: Stop,
     _directory: tempfile::TempDir,
@@ -83,9 +80,9 @@ async fn start() -> Running {
         disk_limit: None,
     });
     tokio::spawn(async move { follower.follow().await.unwrap() });
-    tokio::spawn(feed(source.clone(), store.clone(), pruner, stop.clone()));
+    tokio::spawn(feed(source, store.clone(), pruner, stop.clone()));
     node.keep_sampling(Duration::from_millis(250));
-    Running { store, source, node, stop, _directory: directory }
+    Running { store, node, stop, _directory: directory }
 }
 
 /// Makes blocks, and persists them later.
@@ -111,6 +108,22 @@ async fn feed(source: SyntheticSource, store: Arc<EmbeddedStore>, pruner: Pruner
         }
         let _ = stop.or(tokio::time::sleep(Duration::from_millis(120))).await;
     }
+}
+
+/// Something to look up for as long as the test takes: the chain's own transactions are pruned or reorganised away meanwhile.
+async fn a_coin_that_stays(store: &EmbeddedStore) -> Tx {
+    let tx = Tx {
+        txid: TxId([0xa7; 32]),
+        version: 1,
+        locktime: 0,
+        fee: None,
+        size: 100,
+        coinbase: true,
+        inputs: Vec::new(),
+        outputs: vec![Output::new(5_000, Bytes::from_static(b"a script nobody can meet"))],
+    };
+    store.create(vec![CreateRequest::mined(tx.clone(), 1, Height(1))], Height(1)).await.unwrap();
+    tx
 }
 
 fn browser_modules() -> PathBuf {
@@ -144,16 +157,12 @@ async fn the_page_works_in_a_real_browser() {
     let router = router(running.node.clone(), options);
     let served = tokio::spawn(listener.serve(router, running.stop.clone(), Duration::from_secs(5)));
 
-    // Something to look up: a transaction of a block that is applied.
     let mut status = running.node.status().await;
     while status.chain.applied.as_ref().is_none_or(|applied| applied.height < 40) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         status = running.node.status().await;
     }
-    let last = running.store.last_applied().await.unwrap().unwrap();
-    let block =
-        running.source.block(&last.hash).await.unwrap().expect("the source remembers its newest blocks");
-    let tx = &block.txs[0];
+    let tx = a_coin_that_stays(&running.store).await;
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page.mjs");
     let output = tokio::process::Command::new("node")
         .arg(script)

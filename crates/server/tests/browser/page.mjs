@@ -207,7 +207,7 @@ try {
     assert.deepEqual(cut, [], "no figure is cut off");
     await page.fill("#query", PAGE_TX);
     await page.press("#query", "Enter");
-    await page.waitForSelector("#found .guards li, #found p");
+    await page.waitForSelector("#found .guards li");
     await page.waitForFunction(() => document.scrollingElement.scrollWidth <= 360);
     await page.locator("#found button", { hasText: "Close" }).click();
     await page.evaluate(() => scrollTo(0, 0));
