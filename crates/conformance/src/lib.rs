@@ -11,9 +11,8 @@
 //!
 //! #[async_trait]
 //! impl sapwood_conformance::StoreFactory for Factory {
-//!     type Store = MyStore;
-//!     async fn fresh(&self, policy: Policy) -> MyStore {
-//!         MyStore::in_a_temporary_directory(policy).await
+//!     async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
+//!         Arc::new(MyStore::in_a_temporary_directory(policy).await)
 //!     }
 //! }
 //!

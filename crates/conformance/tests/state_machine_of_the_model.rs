@@ -1,6 +1,8 @@
 //! The state machine tried out on the model itself: it must find nothing, see every operation succeed and fail, and notice
 //! a store that damages itself.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sapwood_conformance::{
     StoreFactory,
@@ -8,15 +10,15 @@ use sapwood_conformance::{
     state_machine::run_sequences,
 };
 use sapwood_rules::Policy;
+use sapwood_store::Store;
 use sapwood_types::Height;
 
 struct Plain;
 
 #[async_trait]
 impl StoreFactory for Plain {
-    type Store = ModelStore;
-    async fn fresh(&self, policy: Policy) -> ModelStore {
-        ModelStore::new(policy)
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
+        Arc::new(ModelStore::new(policy))
     }
 }
 
@@ -39,9 +41,8 @@ struct Faulty(fn(&mut Model));
 
 #[async_trait]
 impl StoreFactory for Faulty {
-    type Store = ModelStore;
-    async fn fresh(&self, policy: Policy) -> ModelStore {
-        ModelStore::with_fault(policy, self.0)
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
+        Arc::new(ModelStore::with_fault(policy, self.0))
     }
 }
 

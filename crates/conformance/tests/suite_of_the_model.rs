@@ -1,16 +1,18 @@
 //! The conformance suite on the model: two readings of the same document, by different hands, must agree.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sapwood_conformance::{StoreFactory, model::ModelStore};
 use sapwood_rules::Policy;
+use sapwood_store::Store;
 
 struct Plain;
 
 #[async_trait]
 impl StoreFactory for Plain {
-    type Store = ModelStore;
-    async fn fresh(&self, policy: Policy) -> ModelStore {
-        ModelStore::new(policy)
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
+        Arc::new(ModelStore::new(policy))
     }
 }
 

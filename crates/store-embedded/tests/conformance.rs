@@ -1,10 +1,12 @@
 //! The conformance suite on the embedded store: once with records cached, once with a cache that holds next to nothing.
 #![allow(clippy::expect_used, reason = "tests: to panic is how they fail")]
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sapwood_conformance::{StoreFactory, conformance_suite};
 use sapwood_rules::Policy;
-use sapwood_store::AddressIndexing;
+use sapwood_store::{AddressIndexing, Store};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use tempfile::TempDir;
 
@@ -22,9 +24,7 @@ impl Factory {
 
 #[async_trait]
 impl StoreFactory for Factory {
-    type Store = EmbeddedStore;
-
-    async fn fresh(&self, policy: Policy) -> EmbeddedStore {
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
         let directory = tempfile::tempdir_in(&self.directory).expect("a directory").keep();
         let options = EmbeddedOptions {
             record_cache_bytes: self.record_cache_bytes,
@@ -35,7 +35,7 @@ impl StoreFactory for Factory {
             utxo_hash: true,
             ..EmbeddedOptions::default()
         };
-        EmbeddedStore::open(&directory, policy, options).expect("a store")
+        Arc::new(EmbeddedStore::open(&directory, policy, options).expect("a store"))
     }
 }
 

@@ -7,14 +7,14 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     thread::{self, ThreadId},
 };
 
 use async_trait::async_trait;
 use sapwood_conformance::{StoreFactory, state_machine};
 use sapwood_rules::Policy;
-use sapwood_store::AddressIndexing;
+use sapwood_store::{AddressIndexing, Store};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use tempfile::TempDir;
 
@@ -27,15 +27,13 @@ struct Factory {
 
 #[async_trait]
 impl StoreFactory for Factory {
-    type Store = EmbeddedStore;
-
-    async fn fresh(&self, policy: Policy) -> EmbeddedStore {
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
         let directory = tempfile::tempdir_in(&self.directory).expect("a directory").keep();
         let last = self.last.lock().expect("no panic").insert(thread::current().id(), directory.clone());
         if let Some(last) = last {
             std::fs::remove_dir_all(last).expect("the last store is closed");
         }
-        EmbeddedStore::open(&directory, policy, options(&policy)).expect("a store")
+        Arc::new(EmbeddedStore::open(&directory, policy, options(&policy)).expect("a store"))
     }
 }
 

@@ -123,14 +123,14 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 /// Runs as many sequences as `SAPWOOD_SEQUENCES` and `SAPWOOD_STEPS` say, from `SAPWOOD_SEED` on.
-pub fn run<F: StoreFactory>(factory: &F) -> Report {
+pub fn run(factory: &dyn StoreFactory) -> Report {
     let sequences = from_environment("SAPWOOD_SEQUENCES").unwrap_or(DEFAULT_SEQUENCES);
     let steps = from_environment("SAPWOOD_STEPS").map_or(DEFAULT_STEPS, |steps| steps as usize);
     run_sequences(factory, sequences, steps, from_environment("SAPWOOD_SEED").unwrap_or(1))
 }
 
 /// Runs sequences of so many steps with the seeds from `first_seed` on, on two threads, up to the first that fails.
-pub fn run_sequences<F: StoreFactory>(factory: &F, sequences: u64, steps: usize, first_seed: u64) -> Report {
+pub fn run_sequences(factory: &dyn StoreFactory, sequences: u64, steps: usize, first_seed: u64) -> Report {
     let start = Instant::now();
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Report::default());
@@ -177,7 +177,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     })
 }
 
-fn sequence<F: StoreFactory>(factory: &F, runtime: &Runtime, seed: u64, steps: usize, report: &mut Report) {
+fn sequence(factory: &dyn StoreFactory, runtime: &Runtime, seed: u64, steps: usize, report: &mut Report) {
     let mut generator = Generator::new(seed);
     let policy = generator.policy();
     let store = runtime.block_on(factory.fresh(policy));
@@ -203,8 +203,8 @@ fn sequence<F: StoreFactory>(factory: &F, runtime: &Runtime, seed: u64, steps: u
 }
 
 /// Runs given steps on a fresh store.
-fn replay<F: StoreFactory>(
-    factory: &F,
+fn replay(
+    factory: &dyn StoreFactory,
     runtime: &Runtime,
     policy: Policy,
     steps: &[Step],
@@ -223,8 +223,8 @@ fn replay<F: StoreFactory>(
     (problem, trace.iter().map(|line| runner.readable(line)).collect())
 }
 
-fn shortened<F: StoreFactory>(
-    factory: &F,
+fn shortened(
+    factory: &dyn StoreFactory,
     runtime: &Runtime,
     seed: u64,
     policy: Policy,

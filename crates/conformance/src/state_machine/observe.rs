@@ -88,7 +88,7 @@ impl Observation {
     }
 
     /// What a store shows.
-    pub async fn of_store(store: &impl Store, look: &Look) -> Result<Self, String> {
+    pub async fn of_store(store: &dyn Store, look: &Look) -> Result<Self, String> {
         let text = |error: StoreError| error.to_string();
         let limits = look.limits;
         let mut by_address = Vec::new();

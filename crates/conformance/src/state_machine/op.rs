@@ -270,7 +270,7 @@ impl Op {
     }
 
     /// Does it to a store.
-    pub async fn on_store(&self, store: &impl Store) -> Outcome {
+    pub async fn on_store(&self, store: &dyn Store) -> Outcome {
         match self.clone() {
             Op::Create { batch, height } => Outcome::Create(store.create(batch, height).await),
             Op::Spend { batch, height } => Outcome::Spend(store.spend(batch, height).await),

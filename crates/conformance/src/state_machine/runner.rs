@@ -19,8 +19,8 @@ use crate::model::Model;
 const VERIFY_EVERY: usize = 7;
 
 /// A store and the model it must agree with.
-pub struct Runner<S> {
-    store: S,
+pub struct Runner {
+    store: Arc<dyn Store>,
     model: Model,
     known: Known,
     steps: usize,
@@ -47,9 +47,9 @@ impl Problem {
     }
 }
 
-impl<S: Store> Runner<S> {
+impl Runner {
     /// A fresh store and a fresh model.
-    pub fn new(store: S, policy: Policy) -> Self {
+    pub fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
         Runner {
             store,
             model: Model::new(policy),
@@ -75,7 +75,7 @@ impl<S: Store> Runner<S> {
         let op = step.plan.resolve(&before);
         self.known.note(&step.plan, &op);
         let ours = op.on_model(&mut self.model);
-        let theirs = op.on_store(&self.store).await;
+        let theirs = op.on_store(&*self.store).await;
         self.histogram.count(op.name(), &ours, before.records() != self.model.records());
 
         let look = Look::new(&self.known, &self.model, step.look);
@@ -89,7 +89,7 @@ impl<S: Store> Runner<S> {
 
         self.count_what_is_there(&look);
         let mut expected = Observation::of_model(&self.model, &look);
-        let seen = Observation::of_store(&self.store, &look).await;
+        let seen = Observation::of_store(&*self.store, &look).await;
         let mut seen = seen.map_err(|error| Problem::new("a read failed", error))?;
         for seen in [&mut expected, &mut seen] {
             without_estimates(&mut seen.judged, &self.model);

@@ -1,39 +1,28 @@
 //! Finding outputs by address and by credential.
 
-use sapwood_store::{
-    AddressKind, AddressQuery, CreateRequest, Cursor, Order, Page, RollbackMode, StoreRead as _,
-    StoreWrite as _, Utxo,
-};
+use sapwood_store::{AddressKind, AddressQuery, CreateRequest, Cursor, Order, Page, RollbackMode, Utxo};
 use sapwood_types::{AddressHash, Height, OutPoint, Output, Slot, Tx};
 
 use super::{StoreFactory, Subject, all_pages};
 use crate::fixtures::*;
 
-type Store<F> = Subject<<F as StoreFactory>::Store>;
-
-async fn page<F: StoreFactory>(
-    s: &Store<F>,
-    owner: &str,
-    order: Order,
-    after: Option<Cursor>,
-    limit: usize,
-) -> Page<Utxo> {
+async fn page(s: &Subject, owner: &str, order: Order, after: Option<Cursor>, limit: usize) -> Page<Utxo> {
     let query = AddressQuery { kind: AddressKind::Address, hash: address(owner), order, after, limit };
     s.by_address(query).await.expect("by address")
 }
 
-async fn query<F: StoreFactory>(s: &Store<F>, kind: AddressKind, hash: AddressHash) -> Vec<OutPoint> {
+async fn query(s: &Subject, kind: AddressKind, hash: AddressHash) -> Vec<OutPoint> {
     let query = |after| AddressQuery { kind, hash, order: Order::Ascending, after, limit: 10 };
     let found = all_pages(10, |after| s.by_address(query(after))).await;
     found.into_iter().map(|utxo| utxo.outpoint).collect()
 }
 
-async fn owned<F: StoreFactory>(s: &Store<F>, owner: &str) -> Vec<OutPoint> {
-    query::<F>(s, AddressKind::Address, address(owner)).await
+async fn owned(s: &Subject, owner: &str) -> Vec<OutPoint> {
+    query(s, AddressKind::Address, address(owner)).await
 }
 
 /// Everything about an unspent output is in the listing, whether it is mined or not, frozen or not.
-pub async fn an_entry_says_everything_about_its_output<F: StoreFactory>(factory: &F) {
+pub async fn an_entry_says_everything_about_its_output(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut mined = paying("mined", &[], &["alice", "bob", "alice"]);
     mined.coinbase = true;
@@ -50,7 +39,7 @@ pub async fn an_entry_says_everything_about_its_output<F: StoreFactory>(factory:
         mined_at,
         coinbase: tx.coinbase,
     };
-    let found = page::<F>(&s, "alice", Order::Ascending, None, 10).await;
+    let found = page(&s, "alice", Order::Ascending, None, 10).await;
     let expected = [
         utxo(&mined, 0, Slot::Frozen, 3, Some(Height(3))),
         utxo(&mined, 2, Slot::Unspent, 3, Some(Height(3))),
@@ -58,54 +47,54 @@ pub async fn an_entry_says_everything_about_its_output<F: StoreFactory>(factory:
     ];
     assert_eq!(found.items, expected);
     assert_eq!(found.next, None);
-    assert_eq!(owned::<F>(&s, "bob").await, [op(&mined, 1)]);
-    assert_eq!(owned::<F>(&s, "carol").await, [], "whom nobody paid");
+    assert_eq!(owned(&s, "bob").await, [op(&mined, 1)]);
+    assert_eq!(owned(&s, "carol").await, [], "whom nobody paid");
     s.sound().await;
 }
 
 /// Spent outputs leave, given-back ones return; data outputs were never there.
-pub async fn spending_removes_and_giving_back_returns<F: StoreFactory>(factory: &F) {
+pub async fn spending_removes_and_giving_back_returns(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut tx = paying("tx", &[], &["alice", "alice"]);
     tx.outputs.push(Output { spendable: false, ..Output::new(0, script("alice")) });
     s.add_mined(&tx, 1).await;
     let spender = paying("spender", &[(&tx, 0)], &["bob"]);
     s.add(&spender, 2).await;
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&tx, 1)]);
-    assert_eq!(owned::<F>(&s, "bob").await, [op(&spender, 0)]);
+    assert_eq!(owned(&s, "alice").await, [op(&tx, 1)]);
+    assert_eq!(owned(&s, "bob").await, [op(&spender, 0)]);
     s.give_back(op(&tx, 0), by(&spender, 0)).await.expect("unspend");
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&tx, 0), op(&tx, 1)]);
+    assert_eq!(owned(&s, "alice").await, [op(&tx, 0), op(&tx, 1)]);
     s.try_spend(&spender, &[0], 2).await.expect("spend");
     s.mine(&spender, 3).await;
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&tx, 1)]);
+    assert_eq!(owned(&s, "alice").await, [op(&tx, 1)]);
     s.delete(vec![spender.txid]).await.expect_err("it is mined");
     s.unmine(&spender, 3, 4).await;
     s.delete(vec![spender.txid]).await.expect("delete");
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&tx, 0), op(&tx, 1)]);
-    assert_eq!(owned::<F>(&s, "bob").await, []);
+    assert_eq!(owned(&s, "alice").await, [op(&tx, 0), op(&tx, 1)]);
+    assert_eq!(owned(&s, "bob").await, []);
     s.sound().await;
 }
 
 /// Outputs of losers are not listed; they come back if their transaction does, and what a loser held is listed again.
-pub async fn outputs_of_losers_are_not_listed<F: StoreFactory>(factory: &F) {
+pub async fn outputs_of_losers_are_not_listed(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = paying("parent", &[], &["alice"]);
     s.add_mined(&parent, 1).await;
     let tx = paying("tx", &[(&parent, 0)], &["bob"]);
     s.add(&tx, 2).await;
-    assert_eq!((owned::<F>(&s, "alice").await, owned::<F>(&s, "bob").await), (vec![], vec![op(&tx, 0)]));
+    assert_eq!((owned(&s, "alice").await, owned(&s, "bob").await), (vec![], vec![op(&tx, 0)]));
     s.try_conflicting(&tx, true, 3).await.expect("lose");
-    assert_eq!((owned::<F>(&s, "alice").await, owned::<F>(&s, "bob").await), (vec![op(&parent, 0)], vec![]));
+    assert_eq!((owned(&s, "alice").await, owned(&s, "bob").await), (vec![op(&parent, 0)], vec![]));
     s.freeze(vec![op(&tx, 0)]).await.expect("freeze");
-    assert_eq!(owned::<F>(&s, "bob").await, [], "nor when they are frozen");
+    assert_eq!(owned(&s, "bob").await, [], "nor when they are frozen");
     s.unfreeze(vec![op(&tx, 0)]).await.expect("unfreeze");
     s.try_conflicting(&tx, false, 4).await.expect("win");
-    assert_eq!((owned::<F>(&s, "alice").await, owned::<F>(&s, "bob").await), (vec![], vec![op(&tx, 0)]));
+    assert_eq!((owned(&s, "alice").await, owned(&s, "bob").await), (vec![], vec![op(&tx, 0)]));
     s.sound().await;
 }
 
 /// An output is found by its payment credential too, and both indexes stay apart.
-pub async fn credentials_are_an_index_of_their_own<F: StoreFactory>(factory: &F) {
+pub async fn credentials_are_an_index_of_their_own(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut tx = paying("tx", &[], &["alice", "bob", "carol"]);
     tx.outputs[0].credential = Some(credential("shared"));
@@ -113,17 +102,17 @@ pub async fn credentials_are_an_index_of_their_own<F: StoreFactory>(factory: &F)
     // A credential with the bytes of somebody's address must not mix with that address.
     tx.outputs[1].credential = Some(address("alice"));
     s.add_mined(&tx, 1).await;
-    let by_credential = async |hash| query::<F>(&s, AddressKind::Credential, hash).await;
+    let by_credential = async |hash| query(&s, AddressKind::Credential, hash).await;
     assert_eq!(by_credential(credential("shared")).await, [op(&tx, 0), op(&tx, 2)]);
     assert_eq!(by_credential(address("alice")).await, [op(&tx, 1)]);
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&tx, 0)]);
+    assert_eq!(owned(&s, "alice").await, [op(&tx, 0)]);
     s.add(&child("spender", &[(&tx, 0)], 1), 2).await;
     assert_eq!(by_credential(credential("shared")).await, [op(&tx, 2)]);
     s.sound().await;
 }
 
 /// Twenty outputs of one owner at several heights, in the order in which they have to be listed.
-async fn twenty<F: StoreFactory>(s: &Store<F>) -> Vec<OutPoint> {
+async fn twenty(s: &Subject) -> Vec<OutPoint> {
     let mut expected = Vec::new();
     for number in 0..10 {
         let tx = paying(&format!("tx {number}"), &[], &["alice", "bob", "alice"]);
@@ -140,15 +129,15 @@ async fn twenty<F: StoreFactory>(s: &Store<F>) -> Vec<OutPoint> {
 }
 
 /// Oldest first and newest first are each other's reverse, in pages of any size, with none missing and none twice.
-pub async fn both_orders_are_complete_in_pages_of_any_size<F: StoreFactory>(factory: &F) {
+pub async fn both_orders_are_complete_in_pages_of_any_size(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
-    let expected = twenty::<F>(&s).await;
+    let expected = twenty(&s).await;
     for order in [Order::Ascending, Order::Descending] {
         for limit in [1, 2, 3, 7, 19, 20, 21, usize::MAX] {
             let mut found = Vec::new();
             let mut after = None;
             loop {
-                let part = page::<F>(&s, "alice", order, after, limit).await;
+                let part = page(&s, "alice", order, after, limit).await;
                 assert!(part.items.len() <= limit, "{} entries, the limit is {limit}", part.items.len());
                 let more = part.next.is_some();
                 assert!(!more || !part.items.is_empty(), "an empty page that goes on, {order:?}, {limit}");
@@ -168,14 +157,14 @@ pub async fn both_orders_are_complete_in_pages_of_any_size<F: StoreFactory>(fact
 }
 
 /// A cursor holds its place in both directions while outputs before, at and after it are spent and made.
-pub async fn a_cursor_survives_changes_in_both_orders<F: StoreFactory>(factory: &F) {
+pub async fn a_cursor_survives_changes_in_both_orders(factory: &dyn StoreFactory) {
     for order in [Order::Ascending, Order::Descending] {
         let s = Subject::new(factory, small()).await;
-        let mut listed = twenty::<F>(&s).await;
+        let mut listed = twenty(&s).await;
         if order == Order::Descending {
             listed.reverse();
         }
-        let first = page::<F>(&s, "alice", order, None, 8).await;
+        let first = page(&s, "alice", order, None, 8).await;
         assert_eq!(first.items.iter().map(|utxo| utxo.outpoint).collect::<Vec<_>>(), listed[..8]);
         let taken = [listed[2], listed[7], listed[11]];
         let inputs = taken.map(sapwood_types::Input::of).to_vec();
@@ -189,7 +178,7 @@ pub async fn a_cursor_survives_changes_in_both_orders<F: StoreFactory>(factory: 
         let mut found = Vec::new();
         let mut after = first.next;
         while let Some(cursor) = after {
-            let part = page::<F>(&s, "alice", order, Some(cursor), 3).await;
+            let part = page(&s, "alice", order, Some(cursor), 3).await;
             found.extend(part.items.iter().map(|utxo| utxo.outpoint));
             after = part.next;
         }
@@ -199,22 +188,22 @@ pub async fn a_cursor_survives_changes_in_both_orders<F: StoreFactory>(factory: 
 }
 
 /// Mining does not move an output in the listing: its place is the height at which its record was made.
-pub async fn mining_does_not_move_an_output<F: StoreFactory>(factory: &F) {
+pub async fn mining_does_not_move_an_output(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (a, b) = (paying("a", &[], &["alice"]), paying("b", &[], &["alice"]));
     s.add(&a, 1).await;
     s.add(&b, 2).await;
     s.mine(&a, 9).await;
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
+    assert_eq!(owned(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
     s.start(10, &[&b]).await;
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
+    assert_eq!(owned(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
     s.roll_back(None, RollbackMode::Node).await.expect("roll back");
-    assert_eq!(owned::<F>(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
+    assert_eq!(owned(&s, "alice").await, [op(&a, 0), op(&b, 0)]);
     s.sound().await;
 }
 
 /// A block's outputs are found, those spent inside the block are not, and a rollback takes all of it back.
-pub async fn blocks_and_rollbacks_are_followed<F: StoreFactory>(factory: &F) {
+pub async fn blocks_and_rollbacks_are_followed(factory: &dyn StoreFactory) {
     for mode in [RollbackMode::Node, RollbackMode::Follower] {
         let s = Subject::new(factory, small()).await;
         let parent = paying("parent", &[], &["alice", "alice"]);
@@ -223,9 +212,7 @@ pub async fn blocks_and_rollbacks_are_followed<F: StoreFactory>(factory: &F) {
         let between = paying("between", &[(&parent, 0)], &["bob"]);
         let last = paying("last", &[(&between, 0)], &["carol"]);
         s.extend(&[&between, &last]).await;
-        let lists = async || {
-            [owned::<F>(&s, "alice").await, owned::<F>(&s, "bob").await, owned::<F>(&s, "carol").await]
-        };
+        let lists = async || [owned(&s, "alice").await, owned(&s, "bob").await, owned(&s, "carol").await];
         assert_eq!(lists().await, [vec![op(&parent, 1)], vec![], vec![op(&last, 0)]]);
         s.roll_back(Some((mark.height, mark.hash)), mode).await.expect("roll back");
         let expected = match mode {
@@ -238,18 +225,18 @@ pub async fn blocks_and_rollbacks_are_followed<F: StoreFactory>(factory: &F) {
 }
 
 /// An owner with many outputs: a page is as long as asked for, and the listing goes on.
-pub async fn an_owner_of_thousands_is_listed_completely<F: StoreFactory>(factory: &F) {
+pub async fn an_owner_of_thousands_is_listed_completely(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..8)
         .map(|number| Tx { outputs: coin("alice", 500).outputs, ..coin(&format!("tx {number}"), 1) })
         .collect();
     let batch = txs.iter().map(|tx| CreateRequest::mined(tx.clone(), 1, Height(1))).collect();
     s.create(batch, Height(1)).await.expect("create");
-    let first = page::<F>(&s, "alice", Order::Ascending, None, 100).await;
+    let first = page(&s, "alice", Order::Ascending, None, 100).await;
     assert_eq!(first.items.len(), 100);
     assert!(first.next.is_some());
     let mut expected: Vec<_> = txs.iter().flat_map(|tx| (0..500).map(|vout| op(tx, vout))).collect();
     expected.sort();
-    assert_eq!(owned::<F>(&s, "alice").await, expected);
+    assert_eq!(owned(&s, "alice").await, expected);
     s.sound().await;
 }

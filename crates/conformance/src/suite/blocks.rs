@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sapwood_store::{Applied, ApplyOptions, Counts, StorePrune as _, StoreRead as _, StoreWrite as _};
+use sapwood_store::{Applied, ApplyOptions, Counts};
 use sapwood_types::{BlockMark, Height, Slot, Tx, Undo};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
 
 /// An empty store has no block, and its first block may have any height.
-pub async fn the_first_block_may_have_any_height<F: StoreFactory>(factory: &F) {
+pub async fn the_first_block_may_have_any_height(factory: &dyn StoreFactory) {
     for height in [0, 1, 800_000] {
         let s = Subject::new(factory, small()).await;
         assert_eq!(s.last_applied().await, Ok(None));
@@ -23,7 +23,7 @@ pub async fn the_first_block_may_have_any_height<F: StoreFactory>(factory: &F) {
 }
 
 /// A block brings its transactions as mined, spends their inputs, and says what it did.
-pub async fn a_block_brings_mined_transactions<F: StoreFactory>(factory: &F) {
+pub async fn a_block_brings_mined_transactions(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (root, minted) = (coin("root", 2), coinbase("minted", 1));
     let first = s.start(10, &[&minted, &root]).await;
@@ -44,7 +44,7 @@ pub async fn a_block_brings_mined_transactions<F: StoreFactory>(factory: &F) {
 }
 
 /// Transactions that were waiting are mined by the block: unlocked, stamped in their parents, and counted apart.
-pub async fn a_block_mines_what_was_waiting<F: StoreFactory>(factory: &F) {
+pub async fn a_block_mines_what_was_waiting(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(1, &[&root]).await;
@@ -65,7 +65,7 @@ pub async fn a_block_mines_what_was_waiting<F: StoreFactory>(factory: &F) {
 }
 
 /// A waiting transaction that had let go of its inputs, or had lost, holds them again once a block mines it.
-pub async fn a_block_makes_its_transactions_hold_their_inputs<F: StoreFactory>(factory: &F) {
+pub async fn a_block_makes_its_transactions_hold_their_inputs(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 3);
     s.start(1, &[&root]).await;
@@ -89,7 +89,7 @@ pub async fn a_block_makes_its_transactions_hold_their_inputs<F: StoreFactory>(f
 
 /// An output made and spent in one block is never unspent: no coin, no address, no count. A phantom output was left
 /// elsewhere, because a missing input passed for "nothing to do".
-pub async fn an_output_made_and_spent_in_one_block_is_never_seen<F: StoreFactory>(factory: &F) {
+pub async fn an_output_made_and_spent_in_one_block_is_never_seen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     let middle = child("middle", &[(&root, 0)], 2);
@@ -114,7 +114,7 @@ pub async fn an_output_made_and_spent_in_one_block_is_never_seen<F: StoreFactory
 }
 
 /// Unmined rivals of a block's transactions lose, with their descendants, and the answer names them.
-pub async fn unmined_rivals_of_a_block_lose<F: StoreFactory>(factory: &F) {
+pub async fn unmined_rivals_of_a_block_lose(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 3);
     s.start(1, &[&root]).await;
@@ -139,7 +139,7 @@ pub async fn unmined_rivals_of_a_block_lose<F: StoreFactory>(factory: &F) {
 }
 
 /// In one block a transaction may win against a waiting rival and another spend what that rival gave back.
-pub async fn what_a_rival_gave_back_can_be_spent_in_the_same_block<F: StoreFactory>(factory: &F) {
+pub async fn what_a_rival_gave_back_can_be_spent_in_the_same_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(1, &[&root]).await;
@@ -153,7 +153,7 @@ pub async fn what_a_rival_gave_back_can_be_spent_in_the_same_block<F: StoreFacto
 }
 
 /// What is needed to take a block back is written with it: which block, which before it, what it brought and what it mined.
-pub async fn the_undo_record_says_what_the_block_did<F: StoreFactory>(factory: &F) {
+pub async fn the_undo_record_says_what_the_block_did(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     let first = s.start(7, &[&root]).await.block;
@@ -178,7 +178,7 @@ pub async fn the_undo_record_says_what_the_block_did<F: StoreFactory>(factory: &
 }
 
 /// Block numbers go up and are never used twice; the caller may give a greater one, and counting goes on from there.
-pub async fn block_numbers_are_never_used_twice<F: StoreFactory>(factory: &F) {
+pub async fn block_numbers_are_never_used_twice(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let first = s.start(1, &[]).await.block;
     let second = s.extend(&[]).await.block;
@@ -199,7 +199,7 @@ pub async fn block_numbers_are_never_used_twice<F: StoreFactory>(factory: &F) {
 
 /// A record whose id comes again, as Bitcoin had before BIP 34: allowed where the caller says so, or where nothing of the
 /// old one is left. The old record goes into the undo record.
-pub async fn a_transaction_may_be_written_over_where_that_is_allowed<F: StoreFactory>(factory: &F) {
+pub async fn a_transaction_may_be_written_over_where_that_is_allowed(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (live, dead) = (coinbase("live", 2), coin("dead", 1));
     s.start(1, &[&live, &dead]).await;
@@ -228,7 +228,7 @@ pub async fn a_transaction_may_be_written_over_where_that_is_allowed<F: StoreFac
 }
 
 /// A record of which nothing is left may be written over without being asked.
-pub async fn a_fully_spent_transaction_may_be_written_over<F: StoreFactory>(factory: &F) {
+pub async fn a_fully_spent_transaction_may_be_written_over(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let dead = coin("dead", 1);
     s.start(1, &[&dead]).await;
@@ -240,7 +240,7 @@ pub async fn a_fully_spent_transaction_may_be_written_over<F: StoreFactory>(fact
 }
 
 /// The floor follows the last block at the distance of the window, and never goes down.
-pub async fn the_floor_follows_at_the_distance_of_the_window<F: StoreFactory>(factory: &F) {
+pub async fn the_floor_follows_at_the_distance_of_the_window(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(100, &[]).await;
     for (height, floor) in [(104, 100), (105, 100), (106, 101), (112, 107)] {
@@ -256,7 +256,7 @@ pub async fn the_floor_follows_at_the_distance_of_the_window<F: StoreFactory>(fa
 }
 
 /// Undo records are dropped below a height, but never one that a rollback could need.
-pub async fn undo_records_are_dropped_only_below_the_floor<F: StoreFactory>(factory: &F) {
+pub async fn undo_records_are_dropped_only_below_the_floor(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(100, &[]).await;
     s.extend_to(105).await;
@@ -282,7 +282,7 @@ pub async fn undo_records_are_dropped_only_below_the_floor<F: StoreFactory>(fact
 }
 
 /// A block of a thousand transactions that spend from each other and from the past.
-pub async fn a_block_of_a_thousand<F: StoreFactory>(factory: &F) {
+pub async fn a_block_of_a_thousand(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1_000);
     s.start(1, &[&root]).await;

@@ -334,9 +334,9 @@ macro_rules! conformance_tests {
                 #[allow(unused_imports, reason = "the factory may or may not need them")]
                 use super::*;
                 $(
-                    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-                    async fn $case() {
-                        $crate::suite::$theme::$case(&$factory).await;
+                    #[test]
+                    fn $case() {
+                        $crate::suite::run_case(Box::pin(async { $crate::suite::$theme::$case(&$factory).await }));
                     }
                 )*
             }
@@ -367,7 +367,7 @@ mod tests {
             let theme = path.file_stem().unwrap().to_str().unwrap().to_owned();
             for line in fs::read_to_string(&path).unwrap().lines() {
                 let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
-                let Some((case, _)) = rest.split_once("<F: StoreFactory>(") else { continue };
+                let Some((case, _)) = rest.split_once("(factory: &dyn StoreFactory") else { continue };
                 written.insert(format!("{theme}::{case}"));
             }
         }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use sapwood_rules::{KeepReason, SpendRefusal, Verdict};
 use sapwood_store::{
     ApplyError, ApplyOptions, ConflictError, CreateError, CreateRequest, DeleteDue, FreezeError,
-    InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest, StorePrune, StoreRead as _,
-    StoreWrite as _,
+    InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest, Store,
 };
 use sapwood_types::{Height, Slot, Tx, TxId};
 use tokio::{sync::Barrier, task::JoinSet};
@@ -72,12 +71,12 @@ fn delete(txid: TxId, current: u32) -> DeleteDue {
     }
 }
 
-async fn delete_one<S: StorePrune>(store: Arc<S>, txid: TxId, current: u32) -> Verdict {
+async fn delete_one(store: Arc<dyn Store>, txid: TxId, current: u32) -> Verdict {
     store.delete_due(delete(txid, current)).await.expect("delete").remove(0).verdict
 }
 
 /// The same spend from twenty tasks is fine for all of them; its rival fails in all of its own.
-pub async fn the_same_spend_twenty_times_and_its_rival_always_fails<F: StoreFactory>(factory: &F) {
+pub async fn the_same_spend_twenty_times_and_its_rival_always_fails(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 200);
     let (tx, rival) = (child("tx", &[(&parent, 0), (&parent, 150)], 1), child("rival", &[(&parent, 150)], 1));
@@ -101,7 +100,7 @@ pub async fn the_same_spend_twenty_times_and_its_rival_always_fails<F: StoreFact
 }
 
 /// Of twenty tasks that want the same output, one gets it, and all others are told that very one.
-pub async fn of_twenty_rivals_one_wins_and_the_others_know_which<F: StoreFactory>(factory: &F) {
+pub async fn of_twenty_rivals_one_wins_and_the_others_know_which(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -125,7 +124,7 @@ pub async fn of_twenty_rivals_one_wins_and_the_others_know_which<F: StoreFactory
 }
 
 /// The same transaction from twenty tasks is stored once, whole, also one of many pages.
-pub async fn the_same_create_twenty_times_stores_once<F: StoreFactory>(factory: &F) {
+pub async fn the_same_create_twenty_times_stores_once(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -145,7 +144,7 @@ pub async fn the_same_create_twenty_times_stores_once<F: StoreFactory>(factory: 
 }
 
 /// Twenty tasks that store and spend different things do not lose anything of each other.
-pub async fn different_work_at_once_is_all_done<F: StoreFactory>(factory: &F) {
+pub async fn different_work_at_once_is_all_done(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", TASKS as u32 * 10);
     s.add_mined(&root, 1).await;
@@ -171,7 +170,7 @@ pub async fn different_work_at_once_is_all_done<F: StoreFactory>(factory: &F) {
 }
 
 /// On and off the longest chain from many tasks at once: the last word counts, and all indexes agree with it.
-pub async fn on_and_off_the_longest_chain_at_once<F: StoreFactory>(factory: &F) {
+pub async fn on_and_off_the_longest_chain_at_once(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -194,7 +193,7 @@ pub async fn on_and_off_the_longest_chain_at_once<F: StoreFactory>(factory: &F) 
 }
 
 /// Of two different blocks after the same one, one is applied and the other is refused.
-pub async fn of_two_next_blocks_one_is_applied<F: StoreFactory>(factory: &F) {
+pub async fn of_two_next_blocks_one_is_applied(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     s.start(1, &[&root]).await;
@@ -220,7 +219,7 @@ pub async fn of_two_next_blocks_one_is_applied<F: StoreFactory>(factory: &F) {
 }
 
 /// A parent that is due, with its child.
-async fn due_parent<F: StoreFactory>(s: &Subject<F::Store>, round: usize) -> (Tx, Tx) {
+async fn due_parent(s: &Subject, round: usize) -> (Tx, Tx) {
     let parent = coin(&format!("parent {round}"), 1);
     s.add_mined(&parent, 1).await;
     let tx = child(&format!("child {round}"), &[(&parent, 0)], 1);
@@ -230,10 +229,10 @@ async fn due_parent<F: StoreFactory>(s: &Subject<F::Store>, round: usize) -> (Tx
 
 /// A child is unmined while its parent is deleted: either the parent went first, or it is kept. What is answered is what is
 /// done.
-pub async fn deleting_while_the_child_is_unmined<F: StoreFactory>(factory: &F) {
+pub async fn deleting_while_the_child_is_unmined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for round in 0..ROUNDS {
-        let (parent, tx) = due_parent::<F>(&s, round).await;
+        let (parent, tx) = due_parent(&s, round).await;
         let (store, other) = (s.shared(), s.shared());
         let (parent_id, child_id) = (parent.txid, tx.txid);
         let request = MineRequest { block: mined_in(2, 2), unset: true };
@@ -255,10 +254,10 @@ pub async fn deleting_while_the_child_is_unmined<F: StoreFactory>(factory: &F) {
 }
 
 /// A record is preserved while it is deleted: exactly one of the two comes first, and both answers say which.
-pub async fn deleting_while_it_is_preserved<F: StoreFactory>(factory: &F) {
+pub async fn deleting_while_it_is_preserved(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for round in 0..ROUNDS {
-        let (parent, _) = due_parent::<F>(&s, round).await;
+        let (parent, _) = due_parent(&s, round).await;
         let (store, other, txid) = (s.shared(), s.shared(), parent.txid);
         let (verdict, preserved) =
             both(delete_one(store, txid, 7), async move { other.preserve(vec![txid], Height(50)).await })
@@ -276,10 +275,10 @@ pub async fn deleting_while_it_is_preserved<F: StoreFactory>(factory: &F) {
 }
 
 /// A record is locked while it is deleted.
-pub async fn deleting_while_it_is_locked<F: StoreFactory>(factory: &F) {
+pub async fn deleting_while_it_is_locked(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for round in 0..ROUNDS {
-        let (parent, _) = due_parent::<F>(&s, round).await;
+        let (parent, _) = due_parent(&s, round).await;
         let (store, other, txid) = (s.shared(), s.shared(), parent.txid);
         let (verdict, locked) =
             both(delete_one(store, txid, 7), async move { only(other.set_locked(vec![txid], true).await) })
@@ -295,7 +294,7 @@ pub async fn deleting_while_it_is_locked<F: StoreFactory>(factory: &F) {
 }
 
 /// A loser wins after all while it is deleted: it cannot come back half.
-pub async fn deleting_a_loser_while_it_comes_back<F: StoreFactory>(factory: &F) {
+pub async fn deleting_a_loser_while_it_comes_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for round in 0..ROUNDS {
         let parent = coin(&format!("parent {round}"), 1);
@@ -323,7 +322,7 @@ pub async fn deleting_a_loser_while_it_comes_back<F: StoreFactory>(factory: &F) 
 }
 
 /// Two pruners at work on the same records: each record goes once.
-pub async fn two_pruners_delete_each_record_once<F: StoreFactory>(factory: &F) {
+pub async fn two_pruners_delete_each_record_once(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..100).map(|number| burn(&format!("tx {number}"), &[])).collect();
     for tx in &txs {
@@ -352,7 +351,7 @@ pub async fn two_pruners_delete_each_record_once<F: StoreFactory>(factory: &F) {
 }
 
 /// An output is frozen while it is spent: exactly one of the two happens.
-pub async fn freezing_while_it_is_spent<F: StoreFactory>(factory: &F) {
+pub async fn freezing_while_it_is_spent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for round in 0..ROUNDS {
         let parent = coin(&format!("parent {round}"), 1);
@@ -382,7 +381,7 @@ pub async fn freezing_while_it_is_spent<F: StoreFactory>(factory: &F) {
 }
 
 /// Who reads a record of many pages while a block spends all of it sees it before or after, never in between.
-pub async fn readers_never_see_half_a_block<F: StoreFactory>(factory: &F) {
+pub async fn readers_never_see_half_a_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let roots: Vec<_> = (0..5).map(|number| coin(&format!("root {number}"), 600)).collect();
     s.start(1, &roots.iter().collect::<Vec<_>>()).await;

@@ -1,7 +1,7 @@
 //! Double spends: who loses, who wins, and what becomes of their descendants.
 
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{ConflictError, InputRefusal, StoreRead as _, StoreWrite as _};
+use sapwood_store::{ConflictError, InputRefusal};
 use sapwood_types::{Height, Slot, Tx, TxId};
 
 use super::{StoreFactory, Subject, failures};
@@ -17,7 +17,7 @@ fn refused(tx: &Tx, vin: u32, refusal: SpendRefusal) -> ConflictError {
 }
 
 /// Panics unless exactly these have lost, of all these.
-async fn assert_lost<F: StoreFactory>(s: &Subject<F::Store>, lost: &[&Tx], of: &[&Tx]) {
+async fn assert_lost(s: &Subject, lost: &[&Tx], of: &[&Tx]) {
     for tx in of {
         let expected = lost.contains(tx);
         assert_eq!(s.head(tx).await.is_conflicting(), expected, "whether {} has lost", tx.txid);
@@ -25,7 +25,7 @@ async fn assert_lost<F: StoreFactory>(s: &Subject<F::Store>, lost: &[&Tx], of: &
 }
 
 /// A store with a mined coin of some outputs.
-async fn with_coin<F: StoreFactory>(factory: &F, outputs: u32) -> (Subject<F::Store>, Tx) {
+async fn with_coin(factory: &dyn StoreFactory, outputs: u32) -> (Subject, Tx) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", outputs);
     s.add_mined(&root, 1).await;
@@ -33,7 +33,7 @@ async fn with_coin<F: StoreFactory>(factory: &F, outputs: u32) -> (Subject<F::St
 }
 
 /// What loses gives back what it held, is listed by its parents, and holds nothing; what wins again is as it was.
-pub async fn losing_gives_back_and_winning_takes_again<F: StoreFactory>(factory: &F) {
+pub async fn losing_gives_back_and_winning_takes_again(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 2).await;
     let tx = child("tx", &[(&root, 0), (&root, 1)], 1);
     s.add(&tx, 2).await;
@@ -54,7 +54,7 @@ pub async fn losing_gives_back_and_winning_takes_again<F: StoreFactory>(factory:
 }
 
 /// Descendants lose too, breadth first, each once, also where they descend in two ways; strangers do not.
-pub async fn descendants_lose_too_breadth_first<F: StoreFactory>(factory: &F) {
+pub async fn descendants_lose_too_breadth_first(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 2).await;
     let a = child("a", &[(&root, 0)], 2);
     let b = child("b", &[(&a, 0)], 2);
@@ -67,13 +67,13 @@ pub async fn descendants_lose_too_breadth_first<F: StoreFactory>(factory: &F) {
         s.add(tx, 2).await;
     }
     assert_eq!(s.try_conflicting(&a, true, 3).await, Ok(in_order(&[&a, &b, &c, &d, &e])));
-    assert_lost::<F>(&s, &[&a, &b, &c, &d, &e], &all).await;
+    assert_lost(&s, &[&a, &b, &c, &d, &e], &all).await;
     for tx in [&a, &b, &c] {
         assert!(s.record(tx).await.slots.iter().all(Slot::is_unspent), "losers hold nothing");
     }
     assert_eq!(s.record(&root).await.slots, [Slot::Unspent, spent(&stranger, 0, None)]);
     assert_eq!(s.try_conflicting(&a, false, 4).await, Ok(vec![a.txid]), "coming back is for this one alone");
-    assert_lost::<F>(&s, &[&b, &c, &d, &e], &all).await;
+    assert_lost(&s, &[&b, &c, &d, &e], &all).await;
     let conflicting = |vin, outpoint| {
         let refusal = SpendRefusal::Conflicting { since: Height(3) };
         InputRefusal { vin, outpoint, refusal }
@@ -85,7 +85,7 @@ pub async fn descendants_lose_too_breadth_first<F: StoreFactory>(factory: &F) {
 }
 
 /// A transaction that is mined cannot lose, nor one with a mined or frozen descendant. Nothing changes then.
-pub async fn mined_and_frozen_ones_cannot_lose<F: StoreFactory>(factory: &F) {
+pub async fn mined_and_frozen_ones_cannot_lose(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let a = child("a", &[(&root, 0)], 2);
     let b = child("b", &[(&a, 0)], 1);
@@ -115,7 +115,7 @@ pub async fn mined_and_frozen_ones_cannot_lose<F: StoreFactory>(factory: &F) {
 }
 
 /// In a batch each stands alone, and what an earlier one took along is not reported twice.
-pub async fn each_loser_of_a_batch_stands_alone<F: StoreFactory>(factory: &F) {
+pub async fn each_loser_of_a_batch_stands_alone(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 2).await;
     let (a, mined) = (child("a", &[(&root, 0)], 1), child("mined", &[(&root, 1)], 1));
     let b = child("b", &[(&a, 0)], 1);
@@ -124,14 +124,14 @@ pub async fn each_loser_of_a_batch_stands_alone<F: StoreFactory>(factory: &F) {
     s.add_mined(&mined, 2).await;
     let failed = failures(s.set_conflicting(vec![mined.txid, a.txid, b.txid], true, Height(3)).await, 3);
     assert_eq!(failed, [(0, ConflictError::Mined { txid: mined.txid, mined_at: Height(2) })]);
-    assert_lost::<F>(&s, &[&a, &b], &[&a, &b, &mined]).await;
+    assert_lost(&s, &[&a, &b], &[&a, &b, &mined]).await;
     let fine = s.set_conflicting(vec![a.txid, b.txid], false, Height(4)).await;
     assert_eq!(fine, Ok(vec![a.txid, b.txid]), "the parent first, then the child can");
     s.sound().await;
 }
 
 /// Coming back needs every input: one that is taken or gone is named.
-pub async fn coming_back_needs_every_input<F: StoreFactory>(factory: &F) {
+pub async fn coming_back_needs_every_input(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 3).await;
     let absent = coin("absent", 1);
     let loser = child("loser", &[(&root, 0), (&root, 1), (&absent, 0), (&root, 2)], 1);
@@ -154,7 +154,7 @@ pub async fn coming_back_needs_every_input<F: StoreFactory>(factory: &F) {
 }
 
 /// A single double spend, resolved for the newcomer, and then back for the first: the fork and the fork back.
-pub async fn a_double_spend_and_the_fork_back<F: StoreFactory>(factory: &F) {
+pub async fn a_double_spend_and_the_fork_back(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let (a, b) = (child("a", &[(&root, 0)], 1), child("b", &[(&root, 0)], 1));
     s.add(&a, 2).await;
@@ -174,7 +174,7 @@ pub async fn a_double_spend_and_the_fork_back<F: StoreFactory>(factory: &F) {
 }
 
 /// Several rivals, noted in different blocks of forks: whichever wins, all others that hold something lose.
-pub async fn several_rivals_in_different_blocks<F: StoreFactory>(factory: &F) {
+pub async fn several_rivals_in_different_blocks(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 3).await;
     let all = child("all", &[(&root, 0), (&root, 1), (&root, 2)], 1);
     s.add_loser(&all, 2).await;
@@ -191,13 +191,13 @@ pub async fn several_rivals_in_different_blocks<F: StoreFactory>(factory: &F) {
     assert_eq!(s.try_resolve(&[&singles[2], &singles[0]], 5).await, Ok(vec![all.txid]));
     let slots = [spent(&singles[0], 0, None), Slot::Unspent, spent(&singles[2], 0, None)];
     assert_eq!(s.record(&root).await.slots, slots, "the third is not back: nobody asked for it");
-    assert_lost::<F>(&s, &[&all, &singles[1]], &[&all, &singles[0], &singles[1], &singles[2]]).await;
+    assert_lost(&s, &[&all, &singles[1]], &[&all, &singles[0], &singles[1], &singles[2]]).await;
     assert_eq!(s.head(&singles[1]).await.blocks, [forked_in(11, 3)], "its block is still noted");
     s.sound().await;
 }
 
 /// One chain of transactions wins against another, and back.
-pub async fn chains_win_and_lose_as_a_whole<F: StoreFactory>(factory: &F) {
+pub async fn chains_win_and_lose_as_a_whole(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let chain = |name: &str| {
         let first = child(&format!("{name}1"), &[(&root, 0)], 1);
@@ -220,7 +220,7 @@ pub async fn chains_win_and_lose_as_a_whole<F: StoreFactory>(factory: &F) {
         assert_eq!(s.slot(&winners[0], 0).await, spent(&winners[1], 0, None));
         assert_eq!(s.slot(&winners[1], 0).await, spent(&winners[2], 0, None));
         assert_eq!(s.slot(&losers[0], 0).await, Slot::Unspent);
-        assert_lost::<F>(
+        assert_lost(
             &s,
             &losers.iter().collect::<Vec<_>>(),
             &winners.iter().chain(losers).collect::<Vec<_>>(),
@@ -231,7 +231,7 @@ pub async fn chains_win_and_lose_as_a_whole<F: StoreFactory>(factory: &F) {
 }
 
 /// Three ways to spend one coin, with a child each: whoever wins, the other two have lost, with their children.
-pub async fn a_triple_fork<F: StoreFactory>(factory: &F) {
+pub async fn a_triple_fork(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let forks = ["a", "b", "c"].map(|name| {
         let first = child(name, &[(&root, 0)], 1);
@@ -252,7 +252,7 @@ pub async fn a_triple_fork<F: StoreFactory>(factory: &F) {
         assert_eq!(lost, Ok(in_order(&[&forks[holder].0, &forks[holder].1])), "fork {next} wins");
         let losers: Vec<_> =
             everyone.iter().copied().filter(|tx| ![winner.txid, heir.txid].contains(&tx.txid)).collect();
-        assert_lost::<F>(&s, &losers, &everyone).await;
+        assert_lost(&s, &losers, &everyone).await;
         assert_eq!(s.slot(&root, 0).await, spent(winner, 0, None));
         let mut listed = s.head(&root).await.conflicting_children;
         listed.sort();
@@ -265,7 +265,7 @@ pub async fn a_triple_fork<F: StoreFactory>(factory: &F) {
 }
 
 /// A rival with a frozen or mined descendant cannot lose; the whole resolution is off, also for winners before it.
-pub async fn a_resolution_is_all_or_nothing<F: StoreFactory>(factory: &F) {
+pub async fn a_resolution_is_all_or_nothing(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 2).await;
     let (a, b) = (child("a", &[(&root, 0)], 1), child("b", &[(&root, 1)], 1));
     let heir = child("heir", &[(&b, 0)], 1);
@@ -295,7 +295,7 @@ pub async fn a_resolution_is_all_or_nothing<F: StoreFactory>(factory: &F) {
 }
 
 /// Who descends from a loser cannot win against it.
-pub async fn a_descendant_of_a_loser_cannot_win<F: StoreFactory>(factory: &F) {
+pub async fn a_descendant_of_a_loser_cannot_win(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let parent = child("parent", &[(&root, 0)], 1);
     s.add(&parent, 2).await;
@@ -322,7 +322,7 @@ pub async fn a_descendant_of_a_loser_cannot_win<F: StoreFactory>(factory: &F) {
 }
 
 /// Nor can who descends from one that an earlier winner of the same call has beaten.
-pub async fn a_descendant_of_an_earlier_winners_loser_cannot_win<F: StoreFactory>(factory: &F) {
+pub async fn a_descendant_of_an_earlier_winners_loser_cannot_win(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 1).await;
     let (a, b) = (child("a", &[(&root, 0)], 1), child("b", &[(&root, 0)], 1));
     let heir = child("heir", &[(&a, 0)], 1);
@@ -337,7 +337,7 @@ pub async fn a_descendant_of_an_earlier_winners_loser_cannot_win<F: StoreFactory
 }
 
 /// A winner that had lost needs its parents; one that had not passes over those that are gone.
-pub async fn a_winner_and_its_absent_parents<F: StoreFactory>(factory: &F) {
+pub async fn a_winner_and_its_absent_parents(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (root, absent) = (coin("root", 1), coin("absent", 1));
     let (loser, trusted) =
@@ -356,7 +356,7 @@ pub async fn a_winner_and_its_absent_parents<F: StoreFactory>(factory: &F) {
 }
 
 /// A lock on a parent does not stop a resolution; a frozen output does.
-pub async fn a_lock_does_not_stop_a_resolution_but_a_frozen_output_does<F: StoreFactory>(factory: &F) {
+pub async fn a_lock_does_not_stop_a_resolution_but_a_frozen_output_does(factory: &dyn StoreFactory) {
     let (s, root) = with_coin(factory, 2).await;
     let holder = child("holder", &[(&root, 0)], 1);
     s.add(&holder, 2).await;

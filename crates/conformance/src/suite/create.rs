@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sapwood_rules::{SpendRefusal, SpendStatus};
-use sapwood_store::{Counts, CreateError, CreateRequest, InputRefusal, StoreRead as _, StoreWrite as _};
+use sapwood_store::{Counts, CreateError, CreateRequest, InputRefusal};
 use sapwood_types::{
     External, Height, Input, OutPoint, Output, PrevOutput, Slot, Tx, TxHead, TxRecord, UtxoHash,
 };
@@ -11,7 +11,7 @@ use super::{StoreFactory, Subject, failures};
 use crate::fixtures::*;
 
 /// A stored transaction comes back whole, with everything it was stored with.
-pub async fn what_is_stored_comes_back_whole<F: StoreFactory>(factory: &F) {
+pub async fn what_is_stored_comes_back_whole(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 3).await;
@@ -49,7 +49,7 @@ pub async fn what_is_stored_comes_back_whole<F: StoreFactory>(factory: &F) {
 }
 
 /// Records come in the order asked for, absent ones as nothing, repeated ones repeatedly.
-pub async fn get_many_answers_in_the_order_asked_for<F: StoreFactory>(factory: &F) {
+pub async fn get_many_answers_in_the_order_asked_for(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (a, b, absent) = (coin("a", 1), coin("b", 2), coin("absent", 1));
     s.add(&a, 1).await;
@@ -63,7 +63,7 @@ pub async fn get_many_answers_in_the_order_asked_for<F: StoreFactory>(factory: &
 }
 
 /// A second create of the same id is refused and changes nothing, whatever it says.
-pub async fn a_duplicate_is_refused<F: StoreFactory>(factory: &F) {
+pub async fn a_duplicate_is_refused(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 2);
     s.add(&tx, 4).await;
@@ -78,7 +78,7 @@ pub async fn a_duplicate_is_refused<F: StoreFactory>(factory: &F) {
 }
 
 /// In one batch, too, the second of two equal transactions is refused; its neighbours are written.
-pub async fn a_duplicate_in_one_batch_is_refused_alone<F: StoreFactory>(factory: &F) {
+pub async fn a_duplicate_in_one_batch_is_refused_alone(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (a, b) = (coin("a", 1), coin("b", 1));
     let batch = [&a, &a, &b].map(|tx| CreateRequest::unmined(tx.clone())).to_vec();
@@ -89,7 +89,7 @@ pub async fn a_duplicate_in_one_batch_is_refused_alone<F: StoreFactory>(factory:
 }
 
 /// A transaction without outputs is refused.
-pub async fn no_outputs_is_refused<F: StoreFactory>(factory: &F) {
+pub async fn no_outputs_is_refused(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let before = s.digest().await;
     let tx = coin("nothing", 0);
@@ -100,7 +100,7 @@ pub async fn no_outputs_is_refused<F: StoreFactory>(factory: &F) {
 }
 
 /// Storing a transaction spends its inputs in the same write.
-pub async fn create_holds_the_inputs<F: StoreFactory>(factory: &F) {
+pub async fn create_holds_the_inputs(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (p, q) = (coin("p", 3), coin("q", 1));
     s.add_mined(&p, 1).await;
@@ -120,7 +120,7 @@ pub async fn create_holds_the_inputs<F: StoreFactory>(factory: &F) {
 }
 
 /// Every input that cannot be spent is named with its own reason, in order, and none of the good ones is held.
-pub async fn every_bad_input_is_named<F: StoreFactory>(factory: &F) {
+pub async fn every_bad_input_is_named(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let good = coin("good", 1);
     let (taken, frozen, locked, loser) =
@@ -177,7 +177,7 @@ pub async fn every_bad_input_is_named<F: StoreFactory>(factory: &F) {
 }
 
 /// A batch may build on itself, in order: a child after its parent, but not before.
-pub async fn a_batch_may_build_on_itself_in_order<F: StoreFactory>(factory: &F) {
+pub async fn a_batch_may_build_on_itself_in_order(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     let early = child("early", &[(&parent, 0)], 1);
@@ -194,7 +194,7 @@ pub async fn a_batch_may_build_on_itself_in_order<F: StoreFactory>(factory: &F) 
 }
 
 /// Of two rivals in one batch the first wins, and the second is told by whom it lost.
-pub async fn of_two_rivals_in_one_batch_the_first_wins<F: StoreFactory>(factory: &F) {
+pub async fn of_two_rivals_in_one_batch_the_first_wins(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -209,7 +209,7 @@ pub async fn of_two_rivals_in_one_batch_the_first_wins<F: StoreFactory>(factory:
 }
 
 /// Mined on the longest chain: it is mined at its block's height, never unmined, and not locked although that was asked.
-pub async fn created_as_mined<F: StoreFactory>(factory: &F) {
+pub async fn created_as_mined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     let request = CreateRequest { locked: true, ..CreateRequest::mined(tx.clone(), 4, Height(7)) };
@@ -226,7 +226,7 @@ pub async fn created_as_mined<F: StoreFactory>(factory: &F) {
 }
 
 /// Mined off the longest chain: the block is noted, but the transaction is unmined since the call, and stays locked.
-pub async fn created_on_a_fork_is_unmined<F: StoreFactory>(factory: &F) {
+pub async fn created_on_a_fork_is_unmined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -244,7 +244,7 @@ pub async fn created_on_a_fork_is_unmined<F: StoreFactory>(factory: &F) {
 }
 
 /// Stored as frozen: every output that could be spent is frozen, on every page.
-pub async fn created_frozen<F: StoreFactory>(factory: &F) {
+pub async fn created_frozen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut tx = coin("tx", 129);
     tx.outputs[1] = data_output();
@@ -261,7 +261,7 @@ pub async fn created_frozen<F: StoreFactory>(factory: &F) {
 }
 
 /// Stored as a loser: it holds nothing and checks nothing, its parents that are there list it, and nobody can spend from it.
-pub async fn created_conflicting<F: StoreFactory>(factory: &F) {
+pub async fn created_conflicting(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (parent, absent) = (coin("parent", 2), coin("absent", 1));
     s.add_mined(&parent, 1).await;
@@ -292,7 +292,7 @@ pub async fn created_conflicting<F: StoreFactory>(factory: &F) {
 }
 
 /// Conflicting and mined cannot both be: it is stored as conflicting, and its block as one of a fork.
-pub async fn created_conflicting_and_mined_is_conflicting<F: StoreFactory>(factory: &F) {
+pub async fn created_conflicting_and_mined_is_conflicting(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -309,7 +309,7 @@ pub async fn created_conflicting_and_mined_is_conflicting<F: StoreFactory>(facto
 
 /// On trust, inputs may be absent: for coins whose history is not stored. Those that are there are checked and held all the
 /// same.
-pub async fn trusted_inputs_may_be_absent<F: StoreFactory>(factory: &F) {
+pub async fn trusted_inputs_may_be_absent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (parent, absent) = (coin("parent", 2), coin("absent", 1));
     s.add_mined(&parent, 1).await;
@@ -330,7 +330,7 @@ pub async fn trusted_inputs_may_be_absent<F: StoreFactory>(factory: &F) {
 }
 
 /// A coinbase matures from the height at which it was made: its block's, not the caller's.
-pub async fn coinbase_matures_from_its_block<F: StoreFactory>(factory: &F) {
+pub async fn coinbase_matures_from_its_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (mined, unmined) = (coinbase("mined", 1), coinbase("unmined", 1));
     s.try_add(CreateRequest::mined(mined.clone(), 1, Height(20)), 25).await.expect("create");
@@ -342,7 +342,7 @@ pub async fn coinbase_matures_from_its_block<F: StoreFactory>(factory: &F) {
 }
 
 /// An output worth nothing is an output like any other; one that only carries data is not kept and never counts.
-pub async fn zero_value_outputs_count_and_data_outputs_do_not<F: StoreFactory>(factory: &F) {
+pub async fn zero_value_outputs_count_and_data_outputs_do_not(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let outputs = vec![Output::new(0, script("zero")), data_output(), Output::new(5, script("five"))];
     let tx = Tx { outputs: outputs.clone(), ..coin("tx", 0) };
@@ -362,7 +362,7 @@ pub async fn zero_value_outputs_count_and_data_outputs_do_not<F: StoreFactory>(f
 }
 
 /// Outputs are found one by one, spent or not, with what they belong to.
-pub async fn outputs_are_found_one_by_one<F: StoreFactory>(factory: &F) {
+pub async fn outputs_are_found_one_by_one(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut tx = coinbase("tx", 3);
     tx.outputs[1] = data_output();
@@ -390,7 +390,7 @@ pub async fn outputs_are_found_one_by_one<F: StoreFactory>(factory: &F) {
 }
 
 /// A thousand transactions are made, spent and read back.
-pub async fn a_thousand_made_spent_and_read_back<F: StoreFactory>(factory: &F) {
+pub async fn a_thousand_made_spent_and_read_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parents: Vec<_> = (0..1_000).map(|number| coin(&format!("parent {number}"), 2)).collect();
     let batch = parents.iter().map(|tx| CreateRequest::mined(tx.clone(), 1, Height(1))).collect();

@@ -2,10 +2,7 @@
 
 use bytes::Bytes;
 use sapwood_rules::PruneContext;
-use sapwood_store::{
-    ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode, StorePrune as _, StoreRead as _,
-    StoreWrite as _,
-};
+use sapwood_store::{ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode};
 use sapwood_types::{External, Height, Output};
 
 use super::{StoreFactory, Subject};
@@ -17,7 +14,7 @@ struct Seen(Vec<(String, [u8; 32])>);
 
 impl Seen {
     /// A state that has not been seen before.
-    async fn fresh<F: StoreFactory>(&mut self, s: &Subject<F::Store>, what: &str) {
+    async fn fresh(&mut self, s: &Subject, what: &str) {
         let digest = s.digest().await;
         if let Some((earlier, _)) = self.0.iter().find(|(_, seen)| *seen == digest) {
             panic!("\"{what}\" has the same digest as \"{earlier}\"");
@@ -26,52 +23,52 @@ impl Seen {
     }
 
     /// A state that has been seen before.
-    async fn again<F: StoreFactory>(&self, s: &Subject<F::Store>, what: &str, earlier: &str) {
+    async fn again(&self, s: &Subject, what: &str, earlier: &str) {
         let (_, seen) = self.0.iter().find(|(seen, _)| seen == earlier).expect("an earlier state");
         assert_eq!(s.digest().await, *seen, "\"{what}\" leads back to \"{earlier}\"");
     }
 }
 
 /// Every kind of change changes the digest, and what takes it back brings the old one back.
-pub async fn every_kind_of_change_is_seen<F: StoreFactory>(factory: &F) {
+pub async fn every_kind_of_change_is_seen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut seen = Seen::default();
-    seen.fresh::<F>(&s, "empty").await;
+    seen.fresh(&s, "empty").await;
     let (parent, tx) = (coin("parent", 300), child("tx", &[(&coin("parent", 300), 299)], 1));
     s.add_mined(&parent, 1).await;
-    seen.fresh::<F>(&s, "created").await;
+    seen.fresh(&s, "created").await;
     s.add(&tx, 2).await;
-    seen.fresh::<F>(&s, "a child").await;
+    seen.fresh(&s, "a child").await;
     s.give_back(op(&parent, 299), by(&tx, 0)).await.expect("unspend");
-    seen.fresh::<F>(&s, "unspent").await;
+    seen.fresh(&s, "unspent").await;
     s.try_spend(&tx, &[0], 2).await.expect("spend");
-    seen.again::<F>(&s, "spent", "a child").await;
+    seen.again(&s, "spent", "a child").await;
     s.try_mine(&tx, forked_in(3, 3), false, 3).await.expect("a fork");
-    seen.fresh::<F>(&s, "on a fork").await;
+    seen.fresh(&s, "on a fork").await;
     s.try_longest(&tx, true, 3).await.expect("on");
-    seen.fresh::<F>(&s, "on the longest chain").await;
+    seen.fresh(&s, "on the longest chain").await;
     s.try_longest(&tx, false, 3).await.expect("off");
-    seen.again::<F>(&s, "off", "on a fork").await;
+    seen.again(&s, "off", "on a fork").await;
     s.unmine(&tx, 3, 3).await;
-    seen.again::<F>(&s, "unmined", "a child").await;
+    seen.again(&s, "unmined", "a child").await;
     s.set_locked(vec![tx.txid], true).await.expect("lock");
-    seen.fresh::<F>(&s, "locked").await;
+    seen.fresh(&s, "locked").await;
     s.set_locked(vec![tx.txid], false).await.expect("unlock");
-    seen.again::<F>(&s, "unlocked", "a child").await;
+    seen.again(&s, "unlocked", "a child").await;
     s.freeze(vec![op(&parent, 200)]).await.expect("freeze");
-    seen.fresh::<F>(&s, "frozen").await;
+    seen.fresh(&s, "frozen").await;
     s.unfreeze(vec![op(&parent, 200)]).await.expect("unfreeze");
-    seen.again::<F>(&s, "unfrozen", "a child").await;
+    seen.again(&s, "unfrozen", "a child").await;
     s.keep(&[&parent], 9).await;
-    seen.fresh::<F>(&s, "preserved").await;
+    seen.fresh(&s, "preserved").await;
     s.keep(&[&parent], 10).await;
-    seen.fresh::<F>(&s, "preserved longer").await;
+    seen.fresh(&s, "preserved longer").await;
     s.expire_preservations(Height(10), 9).await.expect("expire");
-    seen.again::<F>(&s, "expired", "a child").await;
+    seen.again(&s, "expired", "a child").await;
     s.try_conflicting(&tx, true, 4).await.expect("lose");
-    seen.fresh::<F>(&s, "lost").await;
+    seen.fresh(&s, "lost").await;
     s.try_conflicting(&tx, false, 4).await.expect("win");
-    seen.again::<F>(&s, "won", "a child").await;
+    seen.again(&s, "won", "a child").await;
     s.freeze(vec![op(&parent, 0)]).await.expect("freeze");
     let reassign = Reassign {
         outpoint: op(&parent, 0),
@@ -80,41 +77,41 @@ pub async fn every_kind_of_change_is_seen<F: StoreFactory>(factory: &F) {
         credential: None,
     };
     s.reassign(vec![reassign], Height(4)).await.expect("reassign");
-    seen.fresh::<F>(&s, "reassigned").await;
+    seen.fresh(&s, "reassigned").await;
     s.delete(vec![tx.txid]).await.expect("delete");
-    seen.fresh::<F>(&s, "deleted").await;
+    seen.fresh(&s, "deleted").await;
     s.sound().await;
 }
 
 /// So do blocks, rollbacks, what is needed for them, and the place of the pruner.
-pub async fn blocks_undo_and_cursor_are_seen<F: StoreFactory>(factory: &F) {
+pub async fn blocks_undo_and_cursor_are_seen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut seen = Seen::default();
     let first = s.start(10, &[]).await.block;
-    seen.fresh::<F>(&s, "an empty block").await;
+    seen.fresh(&s, "an empty block").await;
     let block = s.next_block(&[]).await;
     s.try_apply(&block).await.expect("apply");
-    seen.fresh::<F>(&s, "another empty block").await;
+    seen.fresh(&s, "another empty block").await;
     s.roll_back(Some((first.height, first.hash)), RollbackMode::Node).await.expect("roll back");
-    seen.fresh::<F>(&s, "rolled back: the next block has another number").await;
+    seen.fresh(&s, "rolled back: the next block has another number").await;
     let options = ApplyOptions { block_id: Some(40), ..ApplyOptions::default() };
     s.apply_block(std::sync::Arc::new(block), options).await.expect("apply");
-    seen.fresh::<F>(&s, "the same block with another number").await;
+    seen.fresh(&s, "the same block with another number").await;
     s.extend_to(20).await;
-    seen.fresh::<F>(&s, "more blocks").await;
+    seen.fresh(&s, "more blocks").await;
     s.prune_undo(Height(12)).await.expect("prune undo");
-    seen.fresh::<F>(&s, "without old undo records").await;
+    seen.fresh(&s, "without old undo records").await;
     let context: PruneContext = context(20, 5, &[]);
     let save_cursor = Some(Cursor((&b"here"[..]).into()));
     s.delete_due(DeleteDue { txids: vec![], context, check_children: true, save_cursor })
         .await
         .expect("delete");
-    seen.fresh::<F>(&s, "with a cursor").await;
+    seen.fresh(&s, "with a cursor").await;
     s.sound().await;
 }
 
 /// Everything a transaction brings is seen: each of these differs from the others in one thing only.
-pub async fn every_field_of_a_transaction_is_seen<F: StoreFactory>(factory: &F) {
+pub async fn every_field_of_a_transaction_is_seen(factory: &dyn StoreFactory) {
     let mut seen = Seen::default();
     let plain = coin("tx", 1);
     let with = |change: fn(&mut CreateRequest)| {
@@ -148,13 +145,13 @@ pub async fn every_field_of_a_transaction_is_seen<F: StoreFactory>(factory: &F) 
     for (what, request) in requests {
         let s = Subject::new(factory, small()).await;
         s.try_add(request, 1).await.expect("create");
-        seen.fresh::<F>(&s, what).await;
+        seen.fresh(&s, what).await;
         s.sound().await;
     }
 }
 
 /// The same state has the same digest, whichever way led to it.
-pub async fn the_way_to_a_state_does_not_matter<F: StoreFactory>(factory: &F) {
+pub async fn the_way_to_a_state_does_not_matter(factory: &dyn StoreFactory) {
     let (a, b) = (coin("a", 130), coin("b", 1));
     let tx = child("tx", &[(&a, 0), (&a, 129), (&b, 0)], 1);
     let one = Subject::new(factory, small()).await;
@@ -184,7 +181,7 @@ pub async fn the_way_to_a_state_does_not_matter<F: StoreFactory>(factory: &F) {
 }
 
 /// Notes come back, can be removed, and are no part of the state.
-pub async fn notes_are_kept_and_are_not_state<F: StoreFactory>(factory: &F) {
+pub async fn notes_are_kept_and_are_not_state(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let before = s.digest().await;
     let note = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));

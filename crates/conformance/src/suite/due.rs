@@ -1,7 +1,7 @@
 //! When a record is due: what settles it, and what takes that back.
 
 use sapwood_rules::{KeepReason, Verdict};
-use sapwood_store::{CreateRequest, DueRecord, StorePrune as _, StoreRead as _, StoreWrite as _};
+use sapwood_store::{CreateRequest, DueRecord};
 use sapwood_types::{External, Height, Tx};
 
 use super::{StoreFactory, Subject, all_pages};
@@ -12,7 +12,7 @@ fn kept(reason: KeepReason) -> Verdict {
 }
 
 /// A transaction with two outputs, mined at 10 or not.
-async fn parent<F: StoreFactory>(factory: &F, mined: bool) -> (Subject<F::Store>, Tx) {
+async fn parent(factory: &dyn StoreFactory, mined: bool) -> (Subject, Tx) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     if mined {
@@ -24,7 +24,7 @@ async fn parent<F: StoreFactory>(factory: &F, mined: bool) -> (Subject<F::Store>
 }
 
 /// All outputs spent by mined transactions, but itself unmined: not due.
-pub async fn fully_spent_but_unmined_is_not_due<F: StoreFactory>(factory: &F) {
+pub async fn fully_spent_but_unmined_is_not_due(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, false).await;
     s.add_mined(&child("a", &[(&parent, 0), (&parent, 1)], 1), 11).await;
     assert_eq!(s.settled(&parent).await, None);
@@ -33,7 +33,7 @@ pub async fn fully_spent_but_unmined_is_not_due<F: StoreFactory>(factory: &F) {
 }
 
 /// Mined, but one output is left: not due.
-pub async fn mined_but_partly_spent_is_not_due<F: StoreFactory>(factory: &F) {
+pub async fn mined_but_partly_spent_is_not_due(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     s.add_mined(&child("a", &[(&parent, 0)], 1), 11).await;
     assert_eq!(s.settled(&parent).await, None);
@@ -43,7 +43,7 @@ pub async fn mined_but_partly_spent_is_not_due<F: StoreFactory>(factory: &F) {
 
 /// Mined, and every output spent by a mined transaction: settled at the latest of all these heights, and due when the
 /// retention has passed since.
-pub async fn mined_and_fully_spent_is_due_after_the_latest_event<F: StoreFactory>(factory: &F) {
+pub async fn mined_and_fully_spent_is_due_after_the_latest_event(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     let late = child("late", &[(&parent, 0)], 1);
     s.add_mined(&late, 17).await;
@@ -60,7 +60,7 @@ pub async fn mined_and_fully_spent_is_due_after_the_latest_event<F: StoreFactory
 }
 
 /// Mined after it was spent: its own height counts too.
-pub async fn spent_first_and_mined_later_is_due_after_its_own_block<F: StoreFactory>(factory: &F) {
+pub async fn spent_first_and_mined_later_is_due_after_its_own_block(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, false).await;
     s.add_mined(&child("a", &[(&parent, 0), (&parent, 1)], 1), 11).await;
     s.mine(&parent, 20).await;
@@ -72,7 +72,7 @@ pub async fn spent_first_and_mined_later_is_due_after_its_own_block<F: StoreFact
 }
 
 /// In several blocks of the longest chain: the greatest height counts, for the record itself as for its parents.
-pub async fn of_several_own_blocks_the_greatest_counts<F: StoreFactory>(factory: &F) {
+pub async fn of_several_own_blocks_the_greatest_counts(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
@@ -87,7 +87,7 @@ pub async fn of_several_own_blocks_the_greatest_counts<F: StoreFactory>(factory:
 }
 
 /// A child that is not mined keeps its parent, by name, however long it takes.
-pub async fn an_unmined_child_keeps_its_parent<F: StoreFactory>(factory: &F) {
+pub async fn an_unmined_child_keeps_its_parent(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     let (a, b) = (child("a", &[(&parent, 0)], 1), child("b", &[(&parent, 1)], 1));
     s.add_mined(&a, 11).await;
@@ -103,7 +103,7 @@ pub async fn an_unmined_child_keeps_its_parent<F: StoreFactory>(factory: &F) {
 }
 
 /// Mined on a fork only: not due, for the record itself and for its child alike.
-pub async fn mined_on_a_fork_is_not_due<F: StoreFactory>(factory: &F) {
+pub async fn mined_on_a_fork_is_not_due(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, false).await;
     s.try_mine(&parent, forked_in(3, 10), false, 10).await.expect("a fork");
     let a = child("a", &[(&parent, 0), (&parent, 1)], 1);
@@ -118,7 +118,7 @@ pub async fn mined_on_a_fork_is_not_due<F: StoreFactory>(factory: &F) {
 }
 
 /// A spend that is taken back makes the output live again, and its transaction with it.
-pub async fn unspend_takes_it_back<F: StoreFactory>(factory: &F) {
+pub async fn unspend_takes_it_back(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     let a = child("a", &[(&parent, 0), (&parent, 1)], 1);
     s.add_mined(&a, 11).await;
@@ -132,7 +132,7 @@ pub async fn unspend_takes_it_back<F: StoreFactory>(factory: &F) {
 }
 
 /// A loser is due when the retention has passed since it lost, spent or not.
-pub async fn a_loser_is_due_after_it_lost<F: StoreFactory>(factory: &F) {
+pub async fn a_loser_is_due_after_it_lost(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, false).await;
     s.try_conflicting(&parent, true, 30).await.expect("lose");
     assert_eq!(s.settled(&parent).await, Some(30));
@@ -143,7 +143,7 @@ pub async fn a_loser_is_due_after_it_lost<F: StoreFactory>(factory: &F) {
 }
 
 /// A frozen output of a loser keeps it: somebody has a claim on it.
-pub async fn a_frozen_output_keeps_a_loser<F: StoreFactory>(factory: &F) {
+pub async fn a_frozen_output_keeps_a_loser(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, false).await;
     s.try_conflicting(&parent, true, 30).await.expect("lose");
     s.freeze(vec![op(&parent, 1)]).await.expect("freeze");
@@ -155,7 +155,7 @@ pub async fn a_frozen_output_keeps_a_loser<F: StoreFactory>(factory: &F) {
 }
 
 /// A preserved record is not due, whatever else is true of it.
-pub async fn preserved_is_not_due<F: StoreFactory>(factory: &F) {
+pub async fn preserved_is_not_due(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     let a = child("a", &[(&parent, 0), (&parent, 1)], 1);
     s.add_mined(&a, 11).await;
@@ -171,7 +171,7 @@ pub async fn preserved_is_not_due<F: StoreFactory>(factory: &F) {
 }
 
 /// A lock keeps a record, and letting go of it gives the old height back.
-pub async fn locked_is_not_due<F: StoreFactory>(factory: &F) {
+pub async fn locked_is_not_due(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     s.add_mined(&child("a", &[(&parent, 0), (&parent, 1)], 1), 11).await;
     s.set_locked(vec![parent.txid], true).await.expect("lock");
@@ -183,7 +183,7 @@ pub async fn locked_is_not_due<F: StoreFactory>(factory: &F) {
 }
 
 /// A frozen output is a live one.
-pub async fn a_frozen_output_keeps_its_transaction<F: StoreFactory>(factory: &F) {
+pub async fn a_frozen_output_keeps_its_transaction(factory: &dyn StoreFactory) {
     let (s, parent) = parent(factory, true).await;
     s.freeze(vec![op(&parent, 0)]).await.expect("freeze");
     s.add_mined(&child("a", &[(&parent, 1)], 1), 11).await;
@@ -193,7 +193,7 @@ pub async fn a_frozen_output_keeps_its_transaction<F: StoreFactory>(factory: &F)
 }
 
 /// Data outputs keep nothing. A store that counted them never deleted any transaction that carries data.
-pub async fn data_outputs_never_keep_a_record<F: StoreFactory>(factory: &F) {
+pub async fn data_outputs_never_keep_a_record(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let only_data = burn("only data", &[]);
     let mut mixed = coin("mixed", 2);
@@ -209,7 +209,7 @@ pub async fn data_outputs_never_keep_a_record<F: StoreFactory>(factory: &F) {
 }
 
 /// Maturity does not make a coinbase due: a mature coinbase is a live coin.
-pub async fn coinbase_maturity_does_not_make_due<F: StoreFactory>(factory: &F) {
+pub async fn coinbase_maturity_does_not_make_due(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coinbase("tx", 1);
     s.add_mined(&tx, 10).await;
@@ -220,7 +220,7 @@ pub async fn coinbase_maturity_does_not_make_due<F: StoreFactory>(factory: &F) {
 }
 
 /// With a retention of 0 nothing ever goes.
-pub async fn retention_zero_keeps_everything<F: StoreFactory>(factory: &F) {
+pub async fn retention_zero_keeps_everything(factory: &dyn StoreFactory) {
     let policy = sapwood_rules::Policy { retention: 0, ..small() };
     let s = Subject::new(factory, policy).await;
     let tx = burn("tx", &[]);
@@ -234,7 +234,7 @@ pub async fn retention_zero_keeps_everything<F: StoreFactory>(factory: &F) {
 }
 
 /// A verdict comes with where the body lives and how large the record is, for each one asked about, in order.
-pub async fn verdicts_come_in_order_with_body_and_size<F: StoreFactory>(factory: &F) {
+pub async fn verdicts_come_in_order_with_body_and_size(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (a, b, absent) = (burn("a", &[]), coin("b", 300), coin("absent", 1));
     let external =
@@ -255,7 +255,7 @@ pub async fn verdicts_come_in_order_with_body_and_size<F: StoreFactory>(factory:
 }
 
 /// Due records come by height and then by id, none above the height asked for, in pages that miss none and repeat none.
-pub async fn due_is_listed_by_height_then_id<F: StoreFactory>(factory: &F) {
+pub async fn due_is_listed_by_height_then_id(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut expected = Vec::new();
     for number in 0..60 {
@@ -280,7 +280,7 @@ pub async fn due_is_listed_by_height_then_id<F: StoreFactory>(factory: &F) {
 }
 
 /// A cursor holds its place while records before, at and after it come and go.
-pub async fn a_due_cursor_survives_changes<F: StoreFactory>(factory: &F) {
+pub async fn a_due_cursor_survives_changes(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..10).map(|number| burn(&format!("tx {number}"), &[])).collect();
     for (height, tx) in (10..).zip(&txs) {

@@ -3,7 +3,7 @@
 use sapwood_rules::{SpendRefusal, SpendStatus};
 use sapwood_store::{
     AddressKind, AddressQuery, CreateError, CreateRequest, FreezeError, InputRefusal, Order, Reassign,
-    ReassignError, SpendError, SpendInput, SpendRequest, StoreRead as _, StoreWrite as _,
+    ReassignError, SpendError, SpendInput, SpendRequest,
 };
 use sapwood_types::{AddressHash, Height, OutPoint, Output, Reassignment, Slot, Tx, UtxoHash};
 
@@ -11,7 +11,7 @@ use super::{StoreFactory, Subject, failures, only};
 use crate::fixtures::*;
 
 /// A frozen output cannot be spent; an unfrozen one can.
-pub async fn frozen_blocks_spending_until_unfrozen<F: StoreFactory>(factory: &F) {
+pub async fn frozen_blocks_spending_until_unfrozen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1).await;
@@ -30,7 +30,7 @@ pub async fn frozen_blocks_spending_until_unfrozen<F: StoreFactory>(factory: &F)
 }
 
 /// Only unspent outputs can be frozen, only frozen ones unfrozen; each that fails is named, the others are done.
-pub async fn only_unspent_can_be_frozen_and_only_frozen_unfrozen<F: StoreFactory>(factory: &F) {
+pub async fn only_unspent_can_be_frozen_and_only_frozen_unfrozen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut parent = coin("parent", 4);
     parent.outputs[3] = data_output();
@@ -69,7 +69,7 @@ pub async fn only_unspent_can_be_frozen_and_only_frozen_unfrozen<F: StoreFactory
 }
 
 /// Locking and unlocking can be repeated; a transaction that is not there is named.
-pub async fn lock_and_unlock<F: StoreFactory>(factory: &F) {
+pub async fn lock_and_unlock(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 1).await;
@@ -83,7 +83,7 @@ pub async fn lock_and_unlock<F: StoreFactory>(factory: &F) {
 }
 
 /// A store with a coin whose first output is frozen, and a transaction that wants it but does not hold it.
-async fn frozen<F: StoreFactory>(factory: &F) -> (Subject<F::Store>, Tx) {
+async fn frozen(factory: &dyn StoreFactory) -> (Subject, Tx) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_trusted(&child("claimant", &[(&parent, 0)], 1), 1).await;
@@ -97,7 +97,7 @@ fn to(owner: &str, outpoint: OutPoint, expected: UtxoHash) -> Reassign {
 }
 
 /// Only a frozen output whose hash the caller knows can be reassigned.
-pub async fn reassign_needs_a_frozen_output_and_its_hash<F: StoreFactory>(factory: &F) {
+pub async fn reassign_needs_a_frozen_output_and_its_hash(factory: &dyn StoreFactory) {
     let (s, mut parent) = frozen(factory).await;
     let before = s.digest().await;
     let reassign = async |request| only(s.reassign(vec![request], Height(5)).await);
@@ -120,7 +120,7 @@ pub async fn reassign_needs_a_frozen_output_and_its_hash<F: StoreFactory>(factor
 }
 
 /// A reassigned output has the new owner and a new hash, is noted, and the old hash spends no more.
-pub async fn reassigned_output_has_a_new_hash_and_the_old_one_is_gone<F: StoreFactory>(factory: &F) {
+pub async fn reassigned_output_has_a_new_hash_and_the_old_one_is_gone(factory: &dyn StoreFactory) {
     let (s, parent) = frozen(factory).await;
     let outpoint = op(&parent, 0);
     let old = utxo_hash(&parent, 0);
@@ -153,7 +153,7 @@ pub async fn reassigned_output_has_a_new_hash_and_the_old_one_is_gone<F: StoreFa
 }
 
 /// With the default policy the delay is a thousand blocks, and readers see it.
-pub async fn reassigned_output_is_immature_for_a_thousand_blocks<F: StoreFactory>(factory: &F) {
+pub async fn reassigned_output_is_immature_for_a_thousand_blocks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, sapwood_rules::Policy::default()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -173,7 +173,7 @@ pub async fn reassigned_output_is_immature_for_a_thousand_blocks<F: StoreFactory
 }
 
 /// An output can be reassigned again, also while it waits. Each change is noted, and the last one decides.
-pub async fn reassigned_again_the_last_one_decides<F: StoreFactory>(factory: &F) {
+pub async fn reassigned_again_the_last_one_decides(factory: &dyn StoreFactory) {
     let (s, parent) = frozen(factory).await;
     let outpoint = op(&parent, 0);
     s.reassign(vec![to("second", outpoint, utxo_hash(&parent, 0))], Height(5)).await.expect("reassign");
@@ -196,7 +196,7 @@ pub async fn reassigned_again_the_last_one_decides<F: StoreFactory>(factory: &F)
 }
 
 /// A reassigned output is found under its new owner and no longer under the old one, by address and by credential.
-pub async fn reassigned_output_moves_to_its_new_address<F: StoreFactory>(factory: &F) {
+pub async fn reassigned_output_moves_to_its_new_address(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut parent = coin("old", 130);
     parent.outputs[129].credential = Some(credential("old"));
@@ -223,7 +223,7 @@ pub async fn reassigned_output_moves_to_its_new_address<F: StoreFactory>(factory
 }
 
 /// A reassignment never expires: what waits is a live coin, whatever the height, and keeps its record.
-pub async fn reassigned_output_keeps_its_record<F: StoreFactory>(factory: &F) {
+pub async fn reassigned_output_keeps_its_record(factory: &dyn StoreFactory) {
     let (s, parent) = frozen(factory).await;
     s.reassign(vec![to("new", op(&parent, 0), utxo_hash(&parent, 0))], Height(5)).await.expect("reassign");
     s.add_mined(&burn("spender", &[(&parent, 1)]), 6).await;

@@ -2,8 +2,8 @@
 
 use sapwood_rules::{KeepReason, Policy, SpendRefusal, Verdict, lifecycle::due_up_to};
 use sapwood_store::{
-    Counts, CreateError, CreateRequest, DeleteDue, DeleteError, InputRefusal, RollbackMode,
-    StoreDiagnose as _, StoreError, StorePrune as _, StoreRead as _, StoreWrite as _, error::TxProblem,
+    Counts, CreateError, CreateRequest, DeleteDue, DeleteError, InputRefusal, RollbackMode, StoreError,
+    error::TxProblem,
 };
 use sapwood_types::{Height, Slot, Tx, TxId};
 
@@ -12,7 +12,7 @@ use crate::fixtures::*;
 
 /// teranode 1768: a fork of one block stamped `unmined_since` of a whole mempool anew. The clock that protects parents of old
 /// unmined transactions started again at each reorganisation, and never rang.
-pub async fn teranode_1768_fork_must_not_restamp_unmined_since<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1768_fork_must_not_restamp_unmined_since(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..20).map(|number| coin(&format!("waiting {number}"), 1)).collect();
     s.start(100, &[]).await;
@@ -33,7 +33,7 @@ pub async fn teranode_1768_fork_must_not_restamp_unmined_since<F: StoreFactory>(
 
 /// teranode 1772: the same fork let the parent of a live unmined child become due. It was deleted, the child could not be
 /// validated, and the node stood still for good.
-pub async fn teranode_1772_parent_of_a_live_unmined_child_is_never_deleted<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1772_parent_of_a_live_unmined_child_is_never_deleted(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let base = s.start(100, &[&parent]).await.block;
@@ -57,7 +57,7 @@ pub async fn teranode_1772_parent_of_a_live_unmined_child_is_never_deleted<F: St
 
 /// teranode 1214: the record of a loser was deleted while its parents still named it as their spender, so that their outputs
 /// could never be spent.
-pub async fn teranode_1214_no_deletion_leaves_a_dangling_spender<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1214_no_deletion_leaves_a_dangling_spender(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 3);
     s.add_mined(&parent, 1).await;
@@ -78,7 +78,7 @@ pub async fn teranode_1214_no_deletion_leaves_a_dangling_spender<F: StoreFactory
 }
 
 /// teranode 1214, the other way: what has a child cannot be forgotten under it.
-pub async fn teranode_1214_a_parent_is_not_forgotten_under_its_child<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1214_a_parent_is_not_forgotten_under_its_child(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add(&parent, 1).await;
@@ -91,7 +91,7 @@ pub async fn teranode_1214_a_parent_is_not_forgotten_under_its_child<F: StoreFac
 }
 
 /// A mined child, pruned; its parent is still there.
-async fn pruned_child<F: StoreFactory>(factory: &F) -> (Subject<F::Store>, Tx, Tx) {
+async fn pruned_child(factory: &dyn StoreFactory) -> (Subject, Tx, Tx) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.start(1, &[&parent]).await;
@@ -109,7 +109,7 @@ fn pruned(parent: &Tx, tx: &Tx) -> InputRefusal {
 
 /// teranode 1701: a pruned child was offered again, its parent took the spend for a repeat, and it came back as unmined with
 /// unspent outputs.
-pub async fn teranode_1701_a_pruned_child_is_not_taken_for_a_repeat<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1701_a_pruned_child_is_not_taken_for_a_repeat(factory: &dyn StoreFactory) {
     let (s, parent, tx) = pruned_child(factory).await;
     let before = s.digest().await;
     let error = Err(CreateError::Inputs { txid: tx.txid, inputs: vec![pruned(&parent, &tx)] });
@@ -120,7 +120,7 @@ pub async fn teranode_1701_a_pruned_child_is_not_taken_for_a_repeat<F: StoreFact
 }
 
 /// teranode 1701: nor can it come back as a loser, to be made to win later.
-pub async fn teranode_1701_a_pruned_child_does_not_come_back_as_a_loser<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1701_a_pruned_child_does_not_come_back_as_a_loser(factory: &dyn StoreFactory) {
     let (s, parent, tx) = pruned_child(factory).await;
     let before = s.digest().await;
     let error = Err(CreateError::Inputs { txid: tx.txid, inputs: vec![pruned(&parent, &tx)] });
@@ -131,7 +131,7 @@ pub async fn teranode_1701_a_pruned_child_does_not_come_back_as_a_loser<F: Store
 }
 
 /// teranode 1702: the same through a block.
-pub async fn teranode_1702_a_pruned_child_is_not_mined_again_by_a_block<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1702_a_pruned_child_is_not_mined_again_by_a_block(factory: &dyn StoreFactory) {
     let (s, parent, tx) = pruned_child(factory).await;
     let before = s.digest().await;
     let block = s.next_block(&[&tx]).await;
@@ -143,7 +143,7 @@ pub async fn teranode_1702_a_pruned_child_is_not_mined_again_by_a_block<F: Store
 
 /// teranode 1113: the preservation of a record ended, its deletion height was stamped without another look, and a live coin
 /// was deleted.
-pub async fn teranode_1113_expired_preservation_must_not_delete_a_live_coin<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1113_expired_preservation_must_not_delete_a_live_coin(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (live, waited_for) = (coin("live", 2), coin("waited for", 1));
     s.add_mined(&live, 1).await;
@@ -163,7 +163,7 @@ pub async fn teranode_1113_expired_preservation_must_not_delete_a_live_coin<F: S
 
 /// teranode 1186: the height of deletion was computed from a cached tip that lagged behind the block just mined, so records
 /// went too early.
-pub async fn teranode_1186_due_height_comes_from_the_mined_block<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1186_due_height_comes_from_the_mined_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for (name, caller) in [("lags", 40), ("leads", 900)] {
         let parent = coin(&format!("parent, {name}"), 1);
@@ -181,7 +181,7 @@ pub async fn teranode_1186_due_height_comes_from_the_mined_block<F: StoreFactory
 
 /// teranode 489: pruning ran as soon as block assembly was "running", although that was far behind. What counts is the height
 /// a consumer has reached.
-pub async fn teranode_489_the_consumers_height_decides<F: StoreFactory>(factory: &F) {
+pub async fn teranode_489_the_consumers_height_decides(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
@@ -199,7 +199,7 @@ pub async fn teranode_489_the_consumers_height_decides<F: StoreFactory>(factory:
 
 /// teranode 498: pruning was triggered by events only, and what had become due before a restart stayed until the next one.
 /// The backlog is a question to the store, which needs no event.
-pub async fn teranode_498_the_backlog_is_listed_without_any_event<F: StoreFactory>(factory: &F) {
+pub async fn teranode_498_the_backlog_is_listed_without_any_event(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for number in 0..100 {
         s.add_mined(&burn(&format!("tx {number}"), &[]), number).await;
@@ -216,7 +216,7 @@ pub async fn teranode_498_the_backlog_is_listed_without_any_event<F: StoreFactor
 }
 
 /// teranode 712: a zero hash was looked up, not found, and looked up again for ever. What is not there is a plain answer.
-pub async fn teranode_712_a_zero_hash_is_answered_at_once<F: StoreFactory>(factory: &F) {
+pub async fn teranode_712_a_zero_hash_is_answered_at_once(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let zero = TxId([0; 32]);
     assert_eq!(s.get(zero).await, Ok(None));
@@ -233,7 +233,7 @@ pub async fn teranode_712_a_zero_hash_is_answered_at_once<F: StoreFactory>(facto
 
 /// teranode 882, 1774: what was deleted could not be brought back. Records can be stored again from a file or a peer, parents
 /// first, and those that are there spend them as before.
-pub async fn teranode_882_deleted_records_can_be_restored<F: StoreFactory>(factory: &F) {
+pub async fn teranode_882_deleted_records_can_be_restored(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let unknown = coin("before all history", 1);
     let grandparent = child("grandparent", &[(&unknown, 0)], 1);
@@ -260,7 +260,7 @@ pub async fn teranode_882_deleted_records_can_be_restored<F: StoreFactory>(facto
 
 /// teranode 1469: each pruned block cost a scan of the whole table. A page of due records starts where the last one ended, and
 /// ends after as many as asked for.
-pub async fn teranode_1469_a_page_of_due_records_is_a_range<F: StoreFactory>(factory: &F) {
+pub async fn teranode_1469_a_page_of_due_records_is_a_range(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for number in 0..30 {
         s.add_mined(&burn(&format!("due {number}"), &[]), number).await;
@@ -278,7 +278,7 @@ pub async fn teranode_1469_a_page_of_due_records_is_a_range<F: StoreFactory>(fac
 
 /// teraslab, measured: pruning a child turned its parent's slot into one that never counted as spent, and 15 % of what was
 /// due stayed for ever. After a quiet period every record that may go is gone.
-pub async fn teraslab_after_a_quiet_period_every_deletable_record_is_gone<F: StoreFactory>(factory: &F) {
+pub async fn teraslab_after_a_quiet_period_every_deletable_record_is_gone(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut chains: Vec<Tx> = (0..20).map(|number| coin(&format!("chain {number}"), 2)).collect();
     s.start(1, &chains.iter().collect::<Vec<_>>()).await;
@@ -302,7 +302,7 @@ pub async fn teraslab_after_a_quiet_period_every_deletable_record_is_gone<F: Sto
 }
 
 /// teraslab, measured: deleting an unmined child before its spend was taken back left the parent's output unusable for ever.
-pub async fn teraslab_deleting_an_unmined_child_gives_its_inputs_back<F: StoreFactory>(factory: &F) {
+pub async fn teraslab_deleting_an_unmined_child_gives_its_inputs_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 200);
     s.add_mined(&parent, 1).await;
@@ -316,7 +316,7 @@ pub async fn teraslab_deleting_an_unmined_child_gives_its_inputs_back<F: StoreFa
 }
 
 /// teraslab, measured: a pruned child could be made again, with fresh unspent outputs that nobody had a right to.
-pub async fn teraslab_a_pruned_child_cannot_be_made_again<F: StoreFactory>(factory: &F) {
+pub async fn teraslab_a_pruned_child_cannot_be_made_again(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1).await;
@@ -342,7 +342,7 @@ pub async fn teraslab_a_pruned_child_cannot_be_made_again<F: StoreFactory>(facto
 
 /// bitcoin 22733: 300 GB on disk where 20 GB were configured. When everything has been pruned, nothing is left: no record, no
 /// index entry, no undo record.
-pub async fn bitcoin_22733_nothing_is_left_behind<F: StoreFactory>(factory: &F) {
+pub async fn bitcoin_22733_nothing_is_left_behind(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = paying("root", &[], &["alice", "bob"]);
     s.start(1, &[&root]).await;
@@ -363,7 +363,7 @@ pub async fn bitcoin_22733_nothing_is_left_behind<F: StoreFactory>(factory: &F) 
 }
 
 /// reth 20130: one prune run took 19 minutes. A tick does what it is asked to and no more, and the rest waits in order.
-pub async fn reth_20130_a_tick_is_bounded<F: StoreFactory>(factory: &F) {
+pub async fn reth_20130_a_tick_is_bounded(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for number in 0..50 {
         s.add_mined(&burn(&format!("tx {number}"), &[]), number).await;
@@ -380,7 +380,7 @@ pub async fn reth_20130_a_tick_is_bounded<F: StoreFactory>(factory: &F) {
 }
 
 /// reth 22803: pruning inside the commit of a block lost blocks. Pruning is a write of its own, which leaves the chain alone.
-pub async fn reth_22803_pruning_leaves_the_chain_alone<F: StoreFactory>(factory: &F) {
+pub async fn reth_22803_pruning_leaves_the_chain_alone(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(1, &[&burn("tx", &[])]).await;
     s.extend_to(9).await;
@@ -394,7 +394,7 @@ pub async fn reth_22803_pruning_leaves_the_chain_alone<F: StoreFactory>(factory:
 
 /// kaspa 680, sui 27768: the pruner fell behind, and nobody could see how far. The lag is a question to the store: the oldest
 /// entry that is due.
-pub async fn kaspa_680_the_lag_can_be_seen<F: StoreFactory>(factory: &F) {
+pub async fn kaspa_680_the_lag_can_be_seen(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for number in 10..40 {
         s.add_mined(&burn(&format!("tx {number}"), &[]), number).await;
@@ -409,7 +409,7 @@ pub async fn kaspa_680_the_lag_can_be_seen<F: StoreFactory>(factory: &F) {
 }
 
 /// waterfalls 96: undo records were not written while catching up, and the first reorganisation could not be taken back.
-pub async fn waterfalls_96_undo_is_written_for_every_block<F: StoreFactory>(factory: &F) {
+pub async fn waterfalls_96_undo_is_written_for_every_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut previous = coin("root", 1);
     s.start(100, &[&previous]).await;
@@ -431,7 +431,7 @@ pub async fn waterfalls_96_undo_is_written_for_every_block<F: StoreFactory>(fact
 }
 
 /// erigon 3658: prune settings could not be changed without a resync. A policy takes effect at once, on old records too.
-pub async fn erigon_3658_policy_changes_at_run_time<F: StoreFactory>(factory: &F) {
+pub async fn erigon_3658_policy_changes_at_run_time(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let tx = burn("tx", &[]);
     let root = coin("root", 2);
@@ -457,7 +457,7 @@ pub async fn erigon_3658_policy_changes_at_run_time<F: StoreFactory>(factory: &F
 }
 
 /// erigon 3658, the other edge: a policy that is not safe is refused at run time as it is at the start.
-pub async fn erigon_3658_an_unsafe_policy_is_refused_at_run_time<F: StoreFactory>(factory: &F) {
+pub async fn erigon_3658_an_unsafe_policy_is_refused_at_run_time(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for unsafe_policy in [Policy { retention: 4, ..small() }, Policy { reorg_window: 0, ..small() }] {
         let refused = s.set_policy(unsafe_policy).await;

@@ -1,13 +1,13 @@
 //! Blocks of transactions, and the longest chain.
 
-use sapwood_store::{CreateRequest, MineError, MineRequest, StoreWrite as _};
+use sapwood_store::{CreateRequest, MineError, MineRequest};
 use sapwood_types::{Height, MinedIn, Slot};
 
 use super::{StoreFactory, Subject, failures};
 use crate::fixtures::*;
 
 /// Blocks are appended; one on the longest chain makes the transaction mined, at the greatest height.
-pub async fn blocks_are_appended_and_the_greatest_height_counts<F: StoreFactory>(factory: &F) {
+pub async fn blocks_are_appended_and_the_greatest_height_counts(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -30,7 +30,7 @@ pub async fn blocks_are_appended_and_the_greatest_height_counts<F: StoreFactory>
 }
 
 /// The same block again takes the place of the old entry.
-pub async fn the_same_block_again_replaces_its_entry<F: StoreFactory>(factory: &F) {
+pub async fn the_same_block_again_replaces_its_entry(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 2).await;
@@ -48,7 +48,7 @@ pub async fn the_same_block_again_replaces_its_entry<F: StoreFactory>(factory: &
 
 /// Taking a block back removes the entry of that block and no other; where none is left on the longest chain, the
 /// transaction is unmined.
-pub async fn unset_removes_the_matching_entry_only<F: StoreFactory>(factory: &F) {
+pub async fn unset_removes_the_matching_entry_only(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -73,7 +73,7 @@ pub async fn unset_removes_the_matching_entry_only<F: StoreFactory>(factory: &F)
 }
 
 /// Of a transaction that is not there a block can be taken back, but not set.
-pub async fn a_missing_transaction_can_be_unset_but_not_set<F: StoreFactory>(factory: &F) {
+pub async fn a_missing_transaction_can_be_unset_but_not_set(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let absent = coin("absent", 1);
     let before = s.digest().await;
@@ -87,7 +87,7 @@ pub async fn a_missing_transaction_can_be_unset_but_not_set<F: StoreFactory>(fac
 }
 
 /// A batch with one missing: the others are mined, the missing one is named by its place.
-pub async fn a_batch_with_one_missing_is_done_in_part<F: StoreFactory>(factory: &F) {
+pub async fn a_batch_with_one_missing_is_done_in_part(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..5).map(|number| coin(&format!("tx {number}"), 1)).collect();
     for tx in txs.iter().filter(|tx| tx.txid != txs[3].txid) {
@@ -110,7 +110,7 @@ pub async fn a_batch_with_one_missing_is_done_in_part<F: StoreFactory>(factory: 
 }
 
 /// Being in a block unlocks a transaction, on a fork too, and so does taking a block back.
-pub async fn a_block_unlocks<F: StoreFactory>(factory: &F) {
+pub async fn a_block_unlocks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     let locked = CreateRequest { locked: true, ..CreateRequest::unmined(tx.clone()) };
@@ -124,7 +124,7 @@ pub async fn a_block_unlocks<F: StoreFactory>(factory: &F) {
 }
 
 /// What lost cannot be mined on the longest chain before the conflict is resolved; on a fork it can.
-pub async fn a_loser_cannot_be_mined<F: StoreFactory>(factory: &F) {
+pub async fn a_loser_cannot_be_mined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add_loser(&tx, 4).await;
@@ -141,7 +141,7 @@ pub async fn a_loser_cannot_be_mined<F: StoreFactory>(factory: &F) {
 
 /// A transaction that does not hold one of its inputs cannot be mined: that would be a double spend. Parents that are gone
 /// do not matter.
-pub async fn what_does_not_hold_its_inputs_cannot_be_mined<F: StoreFactory>(factory: &F) {
+pub async fn what_does_not_hold_its_inputs_cannot_be_mined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (p, q, absent) = (coin("p", 1), coin("q", 2), coin("absent", 1));
     let tx = child("tx", &[(&absent, 0), (&p, 0), (&q, 0), (&q, 1)], 1);
@@ -162,7 +162,7 @@ pub async fn what_does_not_hold_its_inputs_cannot_be_mined<F: StoreFactory>(fact
 }
 
 /// A rival's hold is not one's own: the wrong input of the same transaction is not either.
-pub async fn a_rivals_hold_does_not_count_as_ones_own<F: StoreFactory>(factory: &F) {
+pub async fn a_rivals_hold_does_not_count_as_ones_own(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let (tx, rival) = (child("tx", &[(&parent, 0)], 1), child("rival", &[(&parent, 0)], 1));
@@ -176,7 +176,7 @@ pub async fn a_rivals_hold_does_not_count_as_ones_own<F: StoreFactory>(factory: 
 }
 
 /// On the longest chain, off it, and on it again: parents, due index and unmined index follow each time.
-pub async fn on_and_off_the_longest_chain_and_on_again<F: StoreFactory>(factory: &F) {
+pub async fn on_and_off_the_longest_chain_and_on_again(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (parent, tx) = (coin("parent", 1), burn("tx", &[(&coin("parent", 1), 0)]));
     s.add_mined(&parent, 1).await;
@@ -202,7 +202,7 @@ pub async fn on_and_off_the_longest_chain_and_on_again<F: StoreFactory>(factory:
 }
 
 /// Of several blocks the highest goes onto the longest chain, and of several at that height the last.
-pub async fn the_highest_block_goes_onto_the_longest_chain<F: StoreFactory>(factory: &F) {
+pub async fn the_highest_block_goes_onto_the_longest_chain(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 1).await;
@@ -218,7 +218,7 @@ pub async fn the_highest_block_goes_onto_the_longest_chain<F: StoreFactory>(fact
 }
 
 /// What is in no block cannot be on the longest chain.
-pub async fn without_a_block_nothing_is_on_the_longest_chain<F: StoreFactory>(factory: &F) {
+pub async fn without_a_block_nothing_is_on_the_longest_chain(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 3).await;
@@ -230,7 +230,7 @@ pub async fn without_a_block_nothing_is_on_the_longest_chain<F: StoreFactory>(fa
 }
 
 /// The height since when a transaction is unmined only ever goes down, whatever happens to it.
-pub async fn unmined_since_is_the_earliest_height<F: StoreFactory>(factory: &F) {
+pub async fn unmined_since_is_the_earliest_height(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 50).await;
@@ -250,7 +250,7 @@ pub async fn unmined_since_is_the_earliest_height<F: StoreFactory>(factory: &F) 
 }
 
 /// All slots of all parents follow their child, whichever of its inputs holds them.
-pub async fn every_slot_of_every_parent_follows<F: StoreFactory>(factory: &F) {
+pub async fn every_slot_of_every_parent_follows(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (p, q) = (coin("p", 3), coin("q", 1));
     s.add_mined(&p, 1).await;

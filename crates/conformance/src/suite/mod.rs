@@ -3,6 +3,8 @@
 //! Each case takes a [`StoreFactory`] and panics where the store does something else. The list of cases stands once, in
 //! [`conformance_cases`](crate::conformance_cases); a test makes sure that no case is missing from it.
 
+use std::{pin::Pin, sync::Arc};
+
 use async_trait::async_trait;
 use sapwood_rules::Policy;
 use sapwood_store::Store;
@@ -33,12 +35,16 @@ mod subject;
 
 pub use subject::{Subject, all_pages, failures, only, refused_tx};
 
+/// Runs one case. It is boxed and its store is a trait object, so that the suite is compiled once and not once for each backend.
+pub fn run_case(case: Pin<Box<dyn Future<Output = ()>>>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    runtime.expect("a runtime").block_on(case);
+}
+
 /// Makes stores to test.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
-    /// The store. It may wrap what it needs to live in, for example a temporary directory.
-    type Store: Store + 'static;
-
-    /// A new empty store with this policy, with both address indexes on, and keeping the hash of the UTXO set.
-    async fn fresh(&self, policy: Policy) -> Self::Store;
+    /// A new empty store with this policy, with both address indexes on, and keeping the hash of the UTXO set. It may wrap what it
+    /// needs to live in, for example a temporary directory.
+    async fn fresh(&self, policy: Policy) -> Arc<dyn Store>;
 }

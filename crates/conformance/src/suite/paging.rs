@@ -1,9 +1,7 @@
 //! Transactions of many pages: 128 outputs each.
 
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{
-    Counts, CreateError, CreateRequest, InputRefusal, RollbackMode, StoreRead as _, StoreWrite as _,
-};
+use sapwood_store::{Counts, CreateError, CreateRequest, InputRefusal, RollbackMode};
 use sapwood_types::{Height, Slot, Tx, TxHead, TxRecord};
 
 use super::{StoreFactory, Subject};
@@ -25,7 +23,7 @@ fn sweep(label: &str, parent: &Tx) -> Tx {
 
 /// Records of one page, of one page and a bit, of two pages and a bit, and of eight: each comes back whole, and outputs at
 /// the edges of pages are found.
-pub async fn records_of_any_number_of_pages_come_back_whole<F: StoreFactory>(factory: &F) {
+pub async fn records_of_any_number_of_pages_come_back_whole(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for (outputs, edges) in SIZES {
         let mut tx = coin(&format!("of {outputs}"), outputs);
@@ -44,7 +42,7 @@ pub async fn records_of_any_number_of_pages_come_back_whole<F: StoreFactory>(fac
 }
 
 /// Outputs at the edges of pages are spent where they are and nowhere else.
-pub async fn outputs_at_page_edges_are_spent_where_they_are<F: StoreFactory>(factory: &F) {
+pub async fn outputs_at_page_edges_are_spent_where_they_are(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for (outputs, edges) in SIZES {
         let parent = coin(&format!("of {outputs}"), outputs);
@@ -70,7 +68,7 @@ pub async fn outputs_at_page_edges_are_spent_where_they_are<F: StoreFactory>(fac
 }
 
 /// A record is due only once every page is spent by mined transactions, whichever page comes last.
-pub async fn due_only_once_every_page_is_spent<F: StoreFactory>(factory: &F) {
+pub async fn due_only_once_every_page_is_spent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for last in [0u32, 1, 2] {
         let parent = coin(&format!("last page {last}"), 300);
@@ -92,7 +90,7 @@ pub async fn due_only_once_every_page_is_spent<F: StoreFactory>(factory: &F) {
 }
 
 /// The page whose child was mined last decides, whichever page it is, and its unmining takes it back.
-pub async fn the_latest_child_of_any_page_decides<F: StoreFactory>(factory: &F) {
+pub async fn the_latest_child_of_any_page_decides(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 300);
     s.add_mined(&parent, 1).await;
@@ -114,7 +112,7 @@ pub async fn the_latest_child_of_any_page_decides<F: StoreFactory>(factory: &F) 
 }
 
 /// Spends repeated on any page are counted once: the record is neither due too early nor kept too long.
-pub async fn repeated_spends_do_not_inflate_the_counters<F: StoreFactory>(factory: &F) {
+pub async fn repeated_spends_do_not_inflate_the_counters(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 257);
     s.add_mined(&parent, 1).await;
@@ -139,7 +137,7 @@ pub async fn repeated_spends_do_not_inflate_the_counters<F: StoreFactory>(factor
 }
 
 /// A lock is on all pages, and so is its end.
-pub async fn lock_and_unlock_reach_every_page<F: StoreFactory>(factory: &F) {
+pub async fn lock_and_unlock_reach_every_page(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1_001);
     s.add_mined(&parent, 1).await;
@@ -160,7 +158,7 @@ pub async fn lock_and_unlock_reach_every_page<F: StoreFactory>(factory: &F) {
 }
 
 /// A loser's descendants are found on every page, and what they held is given back there.
-pub async fn descendants_are_found_on_every_page<F: StoreFactory>(factory: &F) {
+pub async fn descendants_are_found_on_every_page(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (root, other) = (coin("root", 1), coin("other", 300));
     s.add_mined(&root, 1).await;
@@ -184,7 +182,7 @@ pub async fn descendants_are_found_on_every_page<F: StoreFactory>(factory: &F) {
 }
 
 /// A loser of many pages with a frozen output on the last one stays.
-pub async fn a_claim_on_the_last_page_keeps_a_loser<F: StoreFactory>(factory: &F) {
+pub async fn a_claim_on_the_last_page_keeps_a_loser(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1_001);
     s.add_loser(&tx, 1).await;
@@ -197,7 +195,7 @@ pub async fn a_claim_on_the_last_page_keeps_a_loser<F: StoreFactory>(factory: &F
 }
 
 /// Deleting removes every page, whichever way it is deleted.
-pub async fn deleting_removes_every_page<F: StoreFactory>(factory: &F) {
+pub async fn deleting_removes_every_page(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (forgotten, pruned) = (coin("forgotten", 1_001), coin("pruned", 1_001));
     s.add(&forgotten, 1).await;
@@ -219,7 +217,7 @@ pub async fn deleting_removes_every_page<F: StoreFactory>(factory: &F) {
 }
 
 /// A block that makes and sweeps a transaction of many pages can be taken back, both ways.
-pub async fn blocks_with_many_pages_can_be_taken_back<F: StoreFactory>(factory: &F) {
+pub async fn blocks_with_many_pages_can_be_taken_back(factory: &dyn StoreFactory) {
     for mode in [RollbackMode::Node, RollbackMode::Follower] {
         let s = Subject::new(factory, small()).await;
         let old = coin("old", 300);

@@ -1,7 +1,6 @@
 //! Preservation: an extra layer that keeps records, and what its end does.
 
 use sapwood_rules::{KeepReason, Verdict};
-use sapwood_store::{StorePrune as _, StoreRead as _, StoreWrite as _};
 use sapwood_types::{Height, Tx};
 
 use super::{StoreFactory, Subject};
@@ -9,7 +8,7 @@ use crate::fixtures::*;
 
 /// Parents of old unmined transactions are preserved: of transactions unmined since 1, 3, 5, 6 … 10, at height 10 with a
 /// retention of 5, exactly three are old. Doing it again does the same.
-pub async fn parents_of_old_unmined_are_preserved<F: StoreFactory>(factory: &F) {
+pub async fn parents_of_old_unmined_are_preserved(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (current, retention) = (10, 5);
     let mut families = Vec::new();
@@ -35,7 +34,7 @@ pub async fn parents_of_old_unmined_are_preserved<F: StoreFactory>(factory: &F) 
 }
 
 /// The greater height wins, whatever the order; absent ones are skipped and not made.
-pub async fn the_greater_height_wins_and_absent_ones_are_skipped<F: StoreFactory>(factory: &F) {
+pub async fn the_greater_height_wins_and_absent_ones_are_skipped(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (tx, absent) = (coin("tx", 1), coin("absent", 1));
     s.add_mined(&tx, 1).await;
@@ -49,26 +48,26 @@ pub async fn the_greater_height_wins_and_absent_ones_are_skipped<F: StoreFactory
     s.sound().await;
 }
 
-async fn ends<F: StoreFactory>(s: &Subject<F::Store>, height: u32, limit: usize) -> usize {
+async fn ends(s: &Subject, height: u32, limit: usize) -> usize {
     s.expire_preservations(Height(height), limit).await.expect("expire")
 }
 
 /// A preservation ends at its height, not before, and only once.
-pub async fn a_preservation_ends_at_its_height<F: StoreFactory>(factory: &F) {
+pub async fn a_preservation_ends_at_its_height(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add_mined(&tx, 1).await;
     s.keep(&[&tx], 20).await;
-    assert_eq!(ends::<F>(&s, 19, 100).await, 0);
+    assert_eq!(ends(&s, 19, 100).await, 0);
     assert_eq!(s.head(&tx).await.preserve_until, Some(Height(20)));
-    assert_eq!(ends::<F>(&s, 20, 100).await, 1);
+    assert_eq!(ends(&s, 20, 100).await, 1);
     assert_eq!(s.head(&tx).await.preserve_until, None);
-    assert_eq!(ends::<F>(&s, 1_000, 100).await, 0);
+    assert_eq!(ends(&s, 1_000, 100).await, 0);
     s.sound().await;
 }
 
 /// The lowest end first and then by id, at most as many as asked for; what is left comes next time.
-pub async fn preservations_end_lowest_first_up_to_the_limit<F: StoreFactory>(factory: &F) {
+pub async fn preservations_end_lowest_first_up_to_the_limit(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut txs: Vec<Tx> = (0..9).map(|number| coin(&format!("tx {number}"), 1)).collect();
     let until = |number: usize| 30 - (number as u32 / 3) * 5;
@@ -89,18 +88,18 @@ pub async fn preservations_end_lowest_first_up_to_the_limit<F: StoreFactory>(fac
         left
     };
     let rest = |from: usize| order[from..].iter().map(|(_, txid, _)| *txid).collect::<Vec<_>>();
-    assert_eq!(ends::<F>(&s, 30, 4).await, 4);
+    assert_eq!(ends(&s, 30, 4).await, 4);
     assert_eq!(preserved().await, rest(4));
-    assert_eq!(ends::<F>(&s, 25, 100).await, 2, "those until 25 that are left");
+    assert_eq!(ends(&s, 25, 100).await, 2, "those until 25 that are left");
     assert_eq!(preserved().await, rest(6));
-    assert_eq!(ends::<F>(&s, 30, 3).await, 3);
+    assert_eq!(ends(&s, 30, 3).await, 3);
     assert_eq!(preserved().await, []);
     s.sound().await;
 }
 
 /// What becomes of a record at the end of its preservation follows from its content: dead records are due since they
 /// settled, live ones are not, with each reason of its own.
-pub async fn the_end_of_a_preservation_rechecks_everything<F: StoreFactory>(factory: &F) {
+pub async fn the_end_of_a_preservation_rechecks_everything(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (dead, partly, waiting) = (coin("dead", 1), coin("partly", 2), coin("waiting", 1));
     for tx in [&dead, &partly, &waiting] {
@@ -123,7 +122,7 @@ pub async fn the_end_of_a_preservation_rechecks_everything<F: StoreFactory>(fact
         assert_eq!(s.verdict(tx, 49).await, preserved);
     }
     assert_eq!(s.prune(49).await.len(), 1, "only the spender, which nobody preserved");
-    assert_eq!(ends::<F>(&s, 50, 100).await, 6);
+    assert_eq!(ends(&s, 50, 100).await, 6);
     let mut settled = Vec::new();
     for tx in all {
         settled.push(s.settled(tx).await);
@@ -140,7 +139,7 @@ pub async fn the_end_of_a_preservation_rechecks_everything<F: StoreFactory>(fact
 }
 
 /// What happens while a record is preserved counts when the preservation ends.
-pub async fn what_happened_meanwhile_counts_at_the_end<F: StoreFactory>(factory: &F) {
+pub async fn what_happened_meanwhile_counts_at_the_end(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -149,20 +148,20 @@ pub async fn what_happened_meanwhile_counts_at_the_end<F: StoreFactory>(factory:
     s.add(&tx, 2).await;
     s.mine(&tx, 60).await;
     assert_eq!(s.settled(&parent).await, None);
-    assert_eq!(ends::<F>(&s, 100, 10).await, 1);
+    assert_eq!(ends(&s, 100, 10).await, 1);
     assert_eq!(s.settled(&parent).await, Some(60), "the height of the last event, not of the expiry");
     assert_eq!(s.prune(100).await, [parent.txid]);
     s.sound().await;
 }
 
 /// A preserved record that is deleted by its owner takes its preservation with it.
-pub async fn a_forgotten_record_takes_its_preservation_with_it<F: StoreFactory>(factory: &F) {
+pub async fn a_forgotten_record_takes_its_preservation_with_it(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.add(&tx, 1).await;
     s.keep(&[&tx], 10).await;
     s.delete(vec![tx.txid]).await.expect("an unmined transaction may be forgotten");
-    assert_eq!(ends::<F>(&s, 10, 10).await, 0);
+    assert_eq!(ends(&s, 10, 10).await, 0);
     s.add(&tx, 2).await;
     assert_eq!(s.head(&tx).await.preserve_until, None, "made anew it is not preserved");
     assert_eq!(s.counts().await.map(|counts| counts.records), Ok(1));
@@ -171,7 +170,7 @@ pub async fn a_forgotten_record_takes_its_preservation_with_it<F: StoreFactory>(
 
 /// A preservation can be taken back by who knows exactly how far it goes; one that somebody else has made longer stays. A store
 /// that ends none is fine too, but then none may have ended.
-pub async fn whoever_preserved_can_end_it_and_nobody_elses<F: StoreFactory>(factory: &F) {
+pub async fn whoever_preserved_can_end_it_and_nobody_elses(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (mine, longer, absent) = (burn("mine", &[]), burn("longer", &[]), coin("absent", 1));
     for tx in [&mine, &longer] {

@@ -2,17 +2,14 @@
 
 use bytes::Bytes;
 use sapwood_rules::{Hold, KeepReason, Verdict};
-use sapwood_store::{
-    Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal, StorePrune as _, StoreRead as _,
-    StoreWrite as _,
-};
+use sapwood_store::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal};
 use sapwood_types::{Height, Slot};
 
 use super::{StoreFactory, Subject, failures, only};
 use crate::fixtures::*;
 
 /// Two records due at 3 and at 4: pruning at 2 deletes nothing, at 3 the first, at 4 the second.
-pub async fn due_at_3_and_4_pruned_at_2_3_and_4<F: StoreFactory>(factory: &F) {
+pub async fn due_at_3_and_4_pruned_at_2_3_and_4(factory: &dyn StoreFactory) {
     let policy = sapwood_rules::Policy { retention: 1, reorg_window: 1, ..small() };
     let s = Subject::new(factory, policy).await;
     let (three, four) = (burn("due at 3", &[]), burn("due at 4", &[]));
@@ -28,7 +25,7 @@ pub async fn due_at_3_and_4_pruned_at_2_3_and_4<F: StoreFactory>(factory: &F) {
 }
 
 /// A parent remembers a pruned child as mined; an absent parent is not made.
-pub async fn a_parent_remembers_its_pruned_child<F: StoreFactory>(factory: &F) {
+pub async fn a_parent_remembers_its_pruned_child(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (parent, gone) = (coin("parent", 2), coin("gone", 1));
     s.add_mined(&parent, 1).await;
@@ -46,7 +43,7 @@ pub async fn a_parent_remembers_its_pruned_child<F: StoreFactory>(factory: &F) {
 }
 
 /// A child pruned before its parent leaves no trace of itself but in the parent; order of deletion does not matter.
-pub async fn parents_and_children_may_go_in_any_order<F: StoreFactory>(factory: &F) {
+pub async fn parents_and_children_may_go_in_any_order(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let middle = child("middle", &[(&parent, 0)], 1);
@@ -65,7 +62,7 @@ pub async fn parents_and_children_may_go_in_any_order<F: StoreFactory>(factory: 
 }
 
 /// The persister decides: behind the due height it keeps the record, at it or past it lets go.
-pub async fn a_persister_holds_until_it_has_caught_up<F: StoreFactory>(factory: &F) {
+pub async fn a_persister_holds_until_it_has_caught_up(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
@@ -83,7 +80,7 @@ pub async fn a_persister_holds_until_it_has_caught_up<F: StoreFactory>(factory: 
 }
 
 /// A consumer at height 0 needs everything, and so does one that has not reported; without a consumer nothing is held.
-pub async fn a_consumer_at_zero_or_silent_holds_everything<F: StoreFactory>(factory: &F) {
+pub async fn a_consumer_at_zero_or_silent_holds_everything(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 0).await;
@@ -98,7 +95,7 @@ pub async fn a_consumer_at_zero_or_silent_holds_everything<F: StoreFactory>(fact
 }
 
 /// The chain's own height is a limit too: what is due above it stays, and says so.
-pub async fn what_is_due_above_the_safe_height_stays<F: StoreFactory>(factory: &F) {
+pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
@@ -112,7 +109,7 @@ pub async fn what_is_due_above_the_safe_height_stays<F: StoreFactory>(factory: &
 }
 
 /// Of a batch exactly those go that may, each with its verdict, in the order asked for.
-pub async fn of_a_batch_exactly_those_go_that_may<F: StoreFactory>(factory: &F) {
+pub async fn of_a_batch_exactly_those_go_that_may(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (old, young, live, absent) =
         (burn("old", &[]), burn("young", &[]), coin("live", 1), coin("absent", 1));
@@ -134,7 +131,7 @@ pub async fn of_a_batch_exactly_those_go_that_may<F: StoreFactory>(factory: &F) 
 }
 
 /// The check of the children changes nothing where parents and children agree, which in a sound store they do.
-pub async fn with_and_without_the_child_check_the_same_goes<F: StoreFactory>(factory: &F) {
+pub async fn with_and_without_the_child_check_the_same_goes(factory: &dyn StoreFactory) {
     for check_children in [true, false] {
         let s = Subject::new(factory, small()).await;
         let parent = coin("parent", 200);
@@ -165,7 +162,7 @@ pub async fn with_and_without_the_child_check_the_same_goes<F: StoreFactory>(fac
 }
 
 /// A loser that is deleted is no longer listed by its parents.
-pub async fn a_pruned_loser_is_listed_no_longer<F: StoreFactory>(factory: &F) {
+pub async fn a_pruned_loser_is_listed_no_longer(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -179,7 +176,7 @@ pub async fn a_pruned_loser_is_listed_no_longer<F: StoreFactory>(factory: &F) {
 }
 
 /// The cursor is saved with the deletions, also when there were none, and stays until another one is saved.
-pub async fn the_cursor_is_saved_with_the_deletions<F: StoreFactory>(factory: &F) {
+pub async fn the_cursor_is_saved_with_the_deletions(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     assert_eq!(s.prune_cursor().await, Ok(None));
     let tx = burn("tx", &[]);
@@ -200,7 +197,7 @@ pub async fn the_cursor_is_saved_with_the_deletions<F: StoreFactory>(factory: &F
 }
 
 /// What is deleted is gone everywhere: records, outputs, addresses, listings.
-pub async fn what_is_deleted_is_gone_everywhere<F: StoreFactory>(factory: &F) {
+pub async fn what_is_deleted_is_gone_everywhere(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let loser = paying("loser", &[], &["alice", "bob"]);
     let parent = coin("parent", 1);
@@ -216,7 +213,7 @@ pub async fn what_is_deleted_is_gone_everywhere<F: StoreFactory>(factory: &F) {
 }
 
 /// What is forgotten gives back what it held and is listed no longer; to forget it again is fine.
-pub async fn forgetting_gives_the_inputs_back<F: StoreFactory>(factory: &F) {
+pub async fn forgetting_gives_the_inputs_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (p, q) = (coin("p", 1), coin("q", 1));
     s.add_mined(&p, 1).await;
@@ -237,7 +234,7 @@ pub async fn forgetting_gives_the_inputs_back<F: StoreFactory>(factory: &F) {
 }
 
 /// What is mined, frozen or spent from cannot be forgotten. Of a chain the last one goes first.
-pub async fn what_cannot_be_forgotten<F: StoreFactory>(factory: &F) {
+pub async fn what_cannot_be_forgotten(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (mined, parent) = (coin("mined", 1), coin("parent", 2));
     s.add_mined(&mined, 1).await;
@@ -264,7 +261,7 @@ pub async fn what_cannot_be_forgotten<F: StoreFactory>(factory: &F) {
 }
 
 /// A mined child that was pruned is a child as well.
-pub async fn a_pruned_child_still_keeps_its_unmined_parent<F: StoreFactory>(factory: &F) {
+pub async fn a_pruned_child_still_keeps_its_unmined_parent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add(&parent, 1).await;
@@ -277,7 +274,7 @@ pub async fn a_pruned_child_still_keeps_its_unmined_parent<F: StoreFactory>(fact
 }
 
 /// A child whose parent was pruned can be forgotten, mined again, and lose; nothing makes the parent again.
-pub async fn life_goes_on_without_a_pruned_parent<F: StoreFactory>(factory: &F) {
+pub async fn life_goes_on_without_a_pruned_parent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;

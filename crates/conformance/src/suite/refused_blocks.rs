@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{
-    ApplyError, ApplyOptions, ConflictError, InputRefusal, Reassign, StoreRead as _, StoreWrite as _,
-    error::TxProblem,
-};
+use sapwood_store::{ApplyError, ApplyOptions, ConflictError, InputRefusal, Reassign, error::TxProblem};
 use sapwood_types::{Block, Height, Output, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
 use crate::fixtures::*;
 
 /// Applies the block, expects the error, and that nothing at all has changed; then that a good block still goes through.
-async fn assert_refused<F: StoreFactory>(s: &Subject<F::Store>, block: &Block, error: ApplyError) {
+async fn assert_refused(s: &Subject, block: &Block, error: ApplyError) {
     let before = s.digest().await;
     let last = s.last_applied().await;
     let undo = s.undo(block.height).await;
@@ -24,33 +21,33 @@ async fn assert_refused<F: StoreFactory>(s: &Subject<F::Store>, block: &Block, e
 }
 
 /// The next block with a good transaction before the bad one, which must be refused for this problem.
-async fn assert_problem<F: StoreFactory>(s: &Subject<F::Store>, txs: &[&Tx], problem: TxProblem) {
+async fn assert_problem(s: &Subject, txs: &[&Tx], problem: TxProblem) {
     let good = coin("good one before it", 1);
     let txs: Vec<_> = [&good].into_iter().chain(txs.iter().copied()).collect();
     let block = s.next_block(&txs).await;
     let bad = txs.last().expect("the bad one is the last");
     let error = refused_tx(&block, bad, problem);
-    assert_refused::<F>(s, &block, error).await;
+    assert_refused(s, &block, error).await;
     assert!(!s.has(&good).await, "nothing of the block is there");
 }
 
 /// Panics unless the last input of the last transaction is refused for this.
-async fn assert_input<F: StoreFactory>(s: &Subject<F::Store>, txs: &[&Tx], refusal: SpendRefusal) {
+async fn assert_input(s: &Subject, txs: &[&Tx], refusal: SpendRefusal) {
     let tx = txs.last().expect("a transaction");
     let vin = tx.inputs.len() - 1;
     let input = InputRefusal { vin: vin as u32, outpoint: tx.inputs[vin].outpoint, refusal };
-    assert_problem::<F>(s, txs, TxProblem::Input(input)).await;
+    assert_problem(s, txs, TxProblem::Input(input)).await;
 }
 
 /// Only the next height is next: neither a gap, nor the same again, nor one before.
-pub async fn only_the_next_height_is_next<F: StoreFactory>(factory: &F) {
+pub async fn only_the_next_height_is_next(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(10, &[]).await;
     let last = s.extend(&[&coin("tx", 1)]).await.block;
     for height in [0, 10, 11, 13, u32::MAX] {
         let block = s.block(height, last.hash, &[&coin("other", 1)]);
         let error = ApplyError::NotNext { hash: block.hash, height: Height(height), expected: Height(12) };
-        assert_refused::<F>(&s, &block, error).await;
+        assert_refused(&s, &block, error).await;
     }
     s.extend(&[]).await;
     s.sound().await;
@@ -58,14 +55,14 @@ pub async fn only_the_next_height_is_next<F: StoreFactory>(factory: &F) {
 
 /// An applied block is not applied again. Where it was, its undo record was written over with an empty one, and the next
 /// rollback lost coins.
-pub async fn an_applied_block_is_not_applied_again<F: StoreFactory>(factory: &F) {
+pub async fn an_applied_block_is_not_applied_again(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     let first = s.start(10, &[&root]).await.block;
     let block = s.next_block(&[&child("tx", &[(&root, 0)], 1)]).await;
     s.try_apply(&block).await.expect("apply");
     let error = ApplyError::NotNext { hash: block.hash, height: block.height, expected: Height(12) };
-    assert_refused::<F>(&s, &block, error).await;
+    assert_refused(&s, &block, error).await;
     s.roll_back(Some((first.height, first.hash)), sapwood_store::RollbackMode::Follower)
         .await
         .expect("roll back");
@@ -74,14 +71,14 @@ pub async fn an_applied_block_is_not_applied_again<F: StoreFactory>(factory: &F)
 }
 
 /// The same height with another hash is a fork, not the same block; and the next height must follow the last hash.
-pub async fn another_hash_is_another_block<F: StoreFactory>(factory: &F) {
+pub async fn another_hash_is_another_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let first = s.start(10, &[]).await.block;
     let last = s.extend(&[]).await.block;
     let sibling = s.block(11, first.hash, &[]);
     assert_ne!(sibling.hash, last.hash, "the case itself");
     let error = ApplyError::NotNext { hash: sibling.hash, height: Height(11), expected: Height(12) };
-    assert_refused::<F>(&s, &sibling, error).await;
+    assert_refused(&s, &sibling, error).await;
     let nephew = s.block(12, sibling.hash, &[&coin("tx", 1)]);
     let error = ApplyError::WrongParent {
         hash: nephew.hash,
@@ -89,36 +86,36 @@ pub async fn another_hash_is_another_block<F: StoreFactory>(factory: &F) {
         parent: sibling.hash,
         last: last.hash,
     };
-    assert_refused::<F>(&s, &nephew, error).await;
+    assert_refused(&s, &nephew, error).await;
     s.sound().await;
 }
 
 /// A missing input is an error, always: an unknown transaction, one that comes later in the block, and an output beyond the
 /// last.
-pub async fn a_missing_input_is_always_an_error<F: StoreFactory>(factory: &F) {
+pub async fn a_missing_input_is_always_an_error(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(10, &[&root]).await;
     let absent = coin("absent", 1);
-    assert_input::<F>(&s, &[&child("tx", &[(&root, 0), (&absent, 0)], 1)], SpendRefusal::NotFound).await;
+    assert_input(&s, &[&child("tx", &[(&root, 0), (&absent, 0)], 1)], SpendRefusal::NotFound).await;
     let beyond = child("tx", &[(&root, 0), (&root, 2)], 1);
-    assert_input::<F>(&s, &[&beyond], SpendRefusal::NoSuchOutput { outputs: 2 }).await;
+    assert_input(&s, &[&beyond], SpendRefusal::NoSuchOutput { outputs: 2 }).await;
     let later = coin("later", 1);
     let early = child("early", &[(&later, 0)], 1);
     let block = s.next_block(&[&early, &later]).await;
     let input = InputRefusal { vin: 0, outpoint: op(&later, 0), refusal: SpendRefusal::NotFound };
-    assert_refused::<F>(&s, &block, refused_tx(&block, &early, TxProblem::Input(input))).await;
+    assert_refused(&s, &block, refused_tx(&block, &early, TxProblem::Input(input))).await;
     let known = coin("known", 1);
     s.add(&known, 10).await;
     let known_child = child("known child", &[(&known, 0), (&absent, 0)], 1);
     s.add_trusted(&known_child, 10).await;
     let mined_too = coin("x", 1);
-    assert_input::<F>(&s, &[&mined_too, &known, &known_child], SpendRefusal::NotFound).await;
+    assert_input(&s, &[&mined_too, &known, &known_child], SpendRefusal::NotFound).await;
     s.sound().await;
 }
 
 /// An input whose transaction is still waiting is an error, also if that comes later in the block.
-pub async fn an_unmined_parent_is_an_error<F: StoreFactory>(factory: &F) {
+pub async fn an_unmined_parent_is_an_error(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(10, &[]).await;
     let (waiting, lost, fork) = (coin("waiting", 1), coin("lost", 1), coin("fork", 1));
@@ -129,22 +126,22 @@ pub async fn an_unmined_parent_is_an_error<F: StoreFactory>(factory: &F) {
     for parent in [&waiting, &lost, &fork] {
         let tx = child("tx", &[(parent, 0)], 1);
         let problem = TxProblem::ParentUnmined { vin: 0, outpoint: op(parent, 0) };
-        assert_problem::<F>(&s, &[&tx], problem).await;
+        assert_problem(&s, &[&tx], problem).await;
         let no_such = child("tx", &[(parent, 5)], 1);
         let problem = TxProblem::ParentUnmined { vin: 0, outpoint: op(parent, 5) };
-        assert_problem::<F>(&s, &[&no_such], problem).await;
+        assert_problem(&s, &[&no_such], problem).await;
     }
     let early = child("early", &[(&waiting, 0)], 1);
     let block = s.next_block(&[&early, &waiting]).await;
     let problem = TxProblem::ParentUnmined { vin: 0, outpoint: op(&waiting, 0) };
-    assert_refused::<F>(&s, &block, refused_tx(&block, &early, problem)).await;
+    assert_refused(&s, &block, refused_tx(&block, &early, problem)).await;
     s.extend(&[&waiting, &early]).await;
     s.sound().await;
 }
 
 /// A double spend is an error that names the output and who spends it: a mined transaction, or one earlier in the block,
 /// or another input of the same one.
-pub async fn a_double_spend_is_an_error<F: StoreFactory>(factory: &F) {
+pub async fn a_double_spend_is_an_error(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(10, &[&root]).await;
@@ -153,36 +150,36 @@ pub async fn a_double_spend_is_an_error<F: StoreFactory>(factory: &F) {
     let again = child("again", &[(&root, 1), (&root, 0)], 1);
     let spent_by =
         |tx: &Tx, mined_at| SpendRefusal::Spent { by: by(tx, 0), mined_at: Some(Height(mined_at)) };
-    assert_input::<F>(&s, &[&again], spent_by(&first, 11)).await;
+    assert_input(&s, &[&again], spent_by(&first, 11)).await;
     let (a, b) = (child("a", &[(&root, 1)], 1), child("b", &[(&root, 1)], 1));
-    assert_input::<F>(&s, &[&a, &b], spent_by(&a, 12)).await;
+    assert_input(&s, &[&a, &b], spent_by(&a, 12)).await;
     let twice = child("twice", &[(&root, 1), (&root, 1)], 1);
-    assert_input::<F>(&s, &[&twice], spent_by(&twice, 12)).await;
+    assert_input(&s, &[&twice], spent_by(&twice, 12)).await;
     s.extend(&[&a]).await;
     s.sound().await;
 }
 
 /// A coinbase can be spent by the block at exactly its height plus the maturity.
-pub async fn an_immature_coinbase_is_an_error<F: StoreFactory>(factory: &F) {
+pub async fn an_immature_coinbase_is_an_error(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let minted = coinbase("minted", 1);
     s.start(10, &[&minted]).await;
     let tx = child("tx", &[(&minted, 0)], 1);
     for height in 11..13 {
         let immature = SpendRefusal::Immature { spendable_from: Height(13), height: Height(height) };
-        assert_input::<F>(&s, &[&tx], immature).await;
+        assert_input(&s, &[&tx], immature).await;
         s.extend(&[]).await;
     }
     s.extend(&[&tx]).await;
     let same_block = coinbase("in the same block", 1);
     let heir = child("heir", &[(&same_block, 0)], 1);
     let immature = SpendRefusal::Immature { spendable_from: Height(17), height: Height(14) };
-    assert_input::<F>(&s, &[&same_block, &heir], immature).await;
+    assert_input(&s, &[&same_block, &heir], immature).await;
     s.sound().await;
 }
 
 /// Frozen, locked, data-only and reassigned outputs are errors in a block too.
-pub async fn frozen_locked_data_and_waiting_outputs_are_errors<F: StoreFactory>(factory: &F) {
+pub async fn frozen_locked_data_and_waiting_outputs_are_errors(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut root = coin("root", 4);
     root.outputs[3] = data_output();
@@ -198,37 +195,37 @@ pub async fn frozen_locked_data_and_waiting_outputs_are_errors<F: StoreFactory>(
     };
     s.reassign(vec![reassign], Height(10)).await.expect("reassign");
     let spends = |of: &Tx, vout| child("tx", &[(&root, 2), (of, vout)], 1);
-    assert_input::<F>(&s, &[&spends(&root, 0)], SpendRefusal::Frozen).await;
+    assert_input(&s, &[&spends(&root, 0)], SpendRefusal::Frozen).await;
     let waits = |height| SpendRefusal::Reassigned { spendable_from: Height(20), height: Height(height) };
-    assert_input::<F>(&s, &[&spends(&root, 1)], waits(11)).await;
-    assert_input::<F>(&s, &[&spends(&root, 3)], SpendRefusal::Unspendable).await;
-    assert_input::<F>(&s, &[&spends(&locked, 0)], SpendRefusal::Locked).await;
+    assert_input(&s, &[&spends(&root, 1)], waits(11)).await;
+    assert_input(&s, &[&spends(&root, 3)], SpendRefusal::Unspendable).await;
+    assert_input(&s, &[&spends(&locked, 0)], SpendRefusal::Locked).await;
     s.extend_to(18).await;
-    assert_input::<F>(&s, &[&spends(&root, 1)], waits(19)).await;
+    assert_input(&s, &[&spends(&root, 1)], waits(19)).await;
     s.extend(&[]).await;
     s.extend(&[&spends(&root, 1)]).await;
     s.sound().await;
 }
 
 /// A transaction without outputs is an error, and so is one that is mined already and has something left.
-pub async fn no_outputs_and_duplicates_are_errors<F: StoreFactory>(factory: &F) {
+pub async fn no_outputs_and_duplicates_are_errors(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 3);
     s.start(10, &[&root]).await;
-    assert_problem::<F>(&s, &[&coin("nothing", 0)], TxProblem::NoOutputs).await;
-    assert_problem::<F>(&s, &[&root], TxProblem::Duplicate { unspent: 3 }).await;
+    assert_problem(&s, &[&coin("nothing", 0)], TxProblem::NoOutputs).await;
+    assert_problem(&s, &[&root], TxProblem::Duplicate { unspent: 3 }).await;
     let tx = child("tx", &[(&root, 1)], 1);
     s.extend(&[&tx]).await;
-    assert_problem::<F>(&s, &[&root], TxProblem::Duplicate { unspent: 2 }).await;
+    assert_problem(&s, &[&root], TxProblem::Duplicate { unspent: 2 }).await;
     let by_itself = SpendRefusal::Spent { by: by(&tx, 0), mined_at: Some(Height(11)) };
-    assert_input::<F>(&s, &[&tx], by_itself).await;
+    assert_input(&s, &[&tx], by_itself).await;
     let twice = coin("twice", 1);
-    assert_problem::<F>(&s, &[&twice, &twice], TxProblem::Duplicate { unspent: 1 }).await;
+    assert_problem(&s, &[&twice, &twice], TxProblem::Duplicate { unspent: 1 }).await;
     s.sound().await;
 }
 
 /// An unmined rival that cannot lose stops the block: it, or a descendant, has a frozen output or is mined.
-pub async fn a_rival_that_cannot_lose_stops_the_block<F: StoreFactory>(factory: &F) {
+pub async fn a_rival_that_cannot_lose_stops_the_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(10, &[&root]).await;
@@ -239,18 +236,18 @@ pub async fn a_rival_that_cannot_lose_stops_the_block<F: StoreFactory>(factory: 
     s.freeze(vec![op(&heir, 0)]).await.expect("freeze");
     let winner = child("winner", &[(&root, 1), (&root, 0)], 1);
     let frozen = TxProblem::Rival(Box::new(ConflictError::Frozen { outpoint: op(&heir, 0) }));
-    assert_problem::<F>(&s, &[&winner], frozen).await;
+    assert_problem(&s, &[&winner], frozen).await;
     s.unfreeze(vec![op(&heir, 0)]).await.expect("unfreeze");
     s.mine(&heir, 10).await;
     let mined = ConflictError::Mined { txid: heir.txid, mined_at: Height(10) };
-    assert_problem::<F>(&s, &[&winner], TxProblem::Rival(Box::new(mined))).await;
+    assert_problem(&s, &[&winner], TxProblem::Rival(Box::new(mined))).await;
     s.unmine(&heir, 10, 10).await;
     assert_eq!(s.extend(&[&winner]).await.conflicting, [rival.txid, heir.txid]);
     s.sound().await;
 }
 
 /// A refused block leaves no number behind either, and an explicit number of a refused block is free.
-pub async fn a_refused_block_uses_no_number<F: StoreFactory>(factory: &F) {
+pub async fn a_refused_block_uses_no_number(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(10, &[]).await;
     let bad = Arc::new(s.next_block(&[&coin("nothing", 0)]).await);
@@ -261,7 +258,7 @@ pub async fn a_refused_block_uses_no_number<F: StoreFactory>(factory: &F) {
 }
 
 /// Where amounts are checked, nothing makes more than it spends, and the coinbase takes the subsidy and the fees at most.
-pub async fn amounts_are_checked_where_asked_for<F: StoreFactory>(factory: &F) {
+pub async fn amounts_are_checked_where_asked_for(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     s.start(10, &[&root]).await;

@@ -1,22 +1,19 @@
 //! Conflicts across reorganisations, and slots that have forgotten their spender.
 
 use sapwood_rules::{SpendRefusal, SpendStatus, Verdict};
-use sapwood_store::{
-    CreateError, CreateRequest, InputRefusal, RollbackMode, StorePrune as _, StoreRead as _, StoreWrite as _,
-    UnspendError, error::TxProblem,
-};
+use sapwood_store::{CreateError, CreateRequest, InputRefusal, RollbackMode, UnspendError, error::TxProblem};
 use sapwood_types::{BlockMark, Height, Slot, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
 use crate::fixtures::*;
 
-async fn back<F: StoreFactory>(s: &Subject<F::Store>, mark: BlockMark) {
+async fn back(s: &Subject, mark: BlockMark) {
     s.roll_back(Some((mark.height, mark.hash)), RollbackMode::Node).await.expect("roll back");
 }
 
 /// A double spend decided by a reorganisation: the transaction of the old branch waits, and loses when the new branch
 /// brings its rival.
-pub async fn a_double_spend_decided_by_a_reorganisation<F: StoreFactory>(factory: &F) {
+pub async fn a_double_spend_decided_by_a_reorganisation(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     let base = s.start(10, &[&root]).await.block;
@@ -24,7 +21,7 @@ pub async fn a_double_spend_decided_by_a_reorganisation<F: StoreFactory>(factory
     let heir = child("heir", &[(&a, 0)], 1);
     s.extend(&[&a]).await;
     s.extend(&[&heir]).await;
-    back::<F>(&s, base).await;
+    back(&s, base).await;
     assert_eq!(s.slot(&root, 0).await, spent(&a, 0, None), "a waits and holds");
     let applied = s.extend(&[&b]).await;
     assert_eq!(applied.conflicting, [a.txid, heir.txid]);
@@ -35,7 +32,7 @@ pub async fn a_double_spend_decided_by_a_reorganisation<F: StoreFactory>(factory
 }
 
 /// Reorganisations inside reorganisations: each time the branch that is applied wins, and the other one has lost.
-pub async fn nested_reorganisations<F: StoreFactory>(factory: &F) {
+pub async fn nested_reorganisations(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     let base = s.start(10, &[&root]).await.block;
@@ -47,11 +44,11 @@ pub async fn nested_reorganisations<F: StoreFactory>(factory: &F) {
     s.extend(&[&a2]).await;
     for round in 0..2 {
         for (winners, losers) in [([&b1, &b2], [&a1, &a2]), ([&a1, &a2], [&b1, &b2])] {
-            back::<F>(&s, base).await;
+            back(&s, base).await;
             let middle = s.extend(&[winners[0], &common]).await.block;
             s.extend(&[winners[1]]).await;
             // The branch's own tip is replaced once more before the next change of branch.
-            back::<F>(&s, middle).await;
+            back(&s, middle).await;
             s.extend(&[]).await;
             s.extend(&[winners[1]]).await;
             assert_eq!(s.slot(&root, 0).await, spent(winners[0], 0, Some(11)), "round {round}");
@@ -72,14 +69,14 @@ pub async fn nested_reorganisations<F: StoreFactory>(factory: &F) {
 }
 
 /// A reorganisation whose new branch needs a frozen loser to go is refused, and the old state stays.
-pub async fn a_frozen_loser_stops_the_new_branch<F: StoreFactory>(factory: &F) {
+pub async fn a_frozen_loser_stops_the_new_branch(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     let base = s.start(10, &[&root]).await.block;
     let (a, b) = (child("a", &[(&root, 0)], 1), child("b", &[(&root, 0)], 1));
     s.extend(&[&a]).await;
     s.freeze(vec![op(&a, 0)]).await.expect("freeze");
-    back::<F>(&s, base).await;
+    back(&s, base).await;
     let before = s.digest().await;
     let block = s.next_block(&[&b]).await;
     let problem = TxProblem::Rival(Box::new(sapwood_store::ConflictError::Frozen { outpoint: op(&a, 0) }));
@@ -90,7 +87,7 @@ pub async fn a_frozen_loser_stops_the_new_branch<F: StoreFactory>(factory: &F) {
 
 /// A store in which the first output of `parent` was spent so deep that its slot may have forgotten the spender, and whose
 /// page was written again since.
-async fn deep<F: StoreFactory>(factory: &F) -> (Subject<F::Store>, Tx, Tx) {
+async fn deep(factory: &dyn StoreFactory) -> (Subject, Tx, Tx) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 4);
     s.start(10, &[&parent]).await;
@@ -108,7 +105,7 @@ fn is_spent_by(slot: Slot, tx: &Tx, height: u32) -> bool {
 }
 
 /// A slot that has forgotten its spender still knows when it was spent; readers see it as spent.
-pub async fn a_deep_spend_may_forget_its_spender_but_not_its_height<F: StoreFactory>(factory: &F) {
+pub async fn a_deep_spend_may_forget_its_spender_but_not_its_height(factory: &dyn StoreFactory) {
     let (s, parent, tx) = deep(factory).await;
     let slot = s.slot(&parent, 0).await;
     assert!(is_spent_by(slot, &tx, 11), "{slot:?}");
@@ -124,7 +121,7 @@ pub async fn a_deep_spend_may_forget_its_spender_but_not_its_height<F: StoreFact
 }
 
 /// A recent spend on the same page is not forgotten: a reorganisation may still need it.
-pub async fn a_recent_spend_keeps_its_spender<F: StoreFactory>(factory: &F) {
+pub async fn a_recent_spend_keeps_its_spender(factory: &dyn StoreFactory) {
     let (s, parent, _) = deep(factory).await;
     let (recent, waiting) = (child("recent", &[(&parent, 1)], 1), child("waiting", &[(&parent, 2)], 1));
     s.extend(&[&recent]).await;
@@ -140,7 +137,7 @@ pub async fn a_recent_spend_keeps_its_spender<F: StoreFactory>(factory: &F) {
 }
 
 /// Neither a rival nor the spender itself, once pruned, gets through a slot that has forgotten it; nor can it be unspent.
-pub async fn a_forgotten_spender_keeps_its_output_spent<F: StoreFactory>(factory: &F) {
+pub async fn a_forgotten_spender_keeps_its_output_spent(factory: &dyn StoreFactory) {
     let (s, parent, tx) = deep(factory).await;
     let slot = s.slot(&parent, 0).await;
     let refusal = |claimant: &Tx| match slot {
@@ -172,7 +169,7 @@ pub async fn a_forgotten_spender_keeps_its_output_spent<F: StoreFactory>(factory
 
 /// A child that is there counts as holding a slot that has forgotten it: it can repeat its spend, and its block can be noted
 /// again.
-pub async fn a_child_holds_a_slot_that_has_forgotten_it<F: StoreFactory>(factory: &F) {
+pub async fn a_child_holds_a_slot_that_has_forgotten_it(factory: &dyn StoreFactory) {
     let (s, parent, tx) = deep(factory).await;
     assert_eq!(s.try_spend(&tx, &[0], 30).await, Ok(()));
     let slot = s.slot(&parent, 0).await;
@@ -187,7 +184,7 @@ pub async fn a_child_holds_a_slot_that_has_forgotten_it<F: StoreFactory>(factory
 
 /// The window counts where it is longer than the retention was when the slot was written: the undo of a block inside it
 /// finds every spender.
-pub async fn a_slot_inside_the_window_never_forgets<F: StoreFactory>(factory: &F) {
+pub async fn a_slot_inside_the_window_never_forgets(factory: &dyn StoreFactory) {
     let policy = sapwood_rules::Policy { retention: 20, reorg_window: 20, ..small() };
     let s = Subject::new(factory, policy).await;
     let parent = coin("parent", 2);

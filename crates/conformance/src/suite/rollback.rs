@@ -2,7 +2,6 @@
 
 use sapwood_store::{
     ApplyOptions, ConflictError, Counts, CreateRequest, RollbackError, RollbackMode, RolledBack,
-    StorePrune as _, StoreRead as _, StoreWrite as _,
 };
 use sapwood_types::{BlockHash, BlockMark, Height, Slot, TxId};
 
@@ -20,19 +19,19 @@ fn sorted(mut txids: Vec<TxId>) -> Vec<TxId> {
     txids
 }
 
-async fn back<F: StoreFactory>(s: &Subject<F::Store>, mark: BlockMark, mode: RollbackMode) -> RolledBack {
+async fn back(s: &Subject, mark: BlockMark, mode: RollbackMode) -> RolledBack {
     s.roll_back(to(mark), mode).await.expect("roll back")
 }
 
 /// For a node, what a block brought is unmined again and keeps what it spends.
-pub async fn for_a_node_transactions_are_unmined_again<F: StoreFactory>(factory: &F) {
+pub async fn for_a_node_transactions_are_unmined_again(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 1);
     let first = s.start(10, &[&root]).await.block;
     let tx = child("tx", &[(&root, 0)], 1);
     let heir = burn("heir", &[(&tx, 0)]);
     s.extend(&[&tx, &heir]).await;
-    let rolled = back::<F>(&s, first, RollbackMode::Node).await;
+    let rolled = back(&s, first, RollbackMode::Node).await;
     assert_eq!((rolled.last, rolled.blocks), (Some(first), 1));
     assert_eq!(sorted(rolled.unmined), ids(&[&tx, &heir]));
     assert_eq!((rolled.forgotten, rolled.conflicting), (vec![], vec![]));
@@ -51,7 +50,7 @@ pub async fn for_a_node_transactions_are_unmined_again<F: StoreFactory>(factory:
 }
 
 /// For a follower, what a block brought is forgotten, and everything is as it was before.
-pub async fn for_a_follower_everything_is_as_it_was<F: StoreFactory>(factory: &F) {
+pub async fn for_a_follower_everything_is_as_it_was(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (root, other) = (coin("root", 2), coin("other", 1));
     let first = s.start(10, &[&root, &other]).await.block;
@@ -62,7 +61,7 @@ pub async fn for_a_follower_everything_is_as_it_was<F: StoreFactory>(factory: &F
     let late = child("late", &[(&root, 0), (&tx, 1)], 1);
     s.extend(&[&tx, &heir]).await;
     s.extend(&[&coinbase("minted", 1), &late]).await;
-    let rolled = back::<F>(&s, first, RollbackMode::Follower).await;
+    let rolled = back(&s, first, RollbackMode::Follower).await;
     assert_eq!((rolled.last, rolled.blocks), (Some(first), 2));
     assert_eq!(sorted(rolled.forgotten), ids(&[&tx, &heir, &late, &coinbase("minted", 1)]));
     assert_eq!((rolled.unmined, rolled.conflicting), (vec![], vec![]));
@@ -73,7 +72,7 @@ pub async fn for_a_follower_everything_is_as_it_was<F: StoreFactory>(factory: &F
 }
 
 /// What was waiting before the block waits again, in both modes, since the height it had.
-pub async fn what_was_waiting_before_waits_again<F: StoreFactory>(factory: &F) {
+pub async fn what_was_waiting_before_waits_again(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let root = coin("root", 1);
@@ -82,7 +81,7 @@ pub async fn what_was_waiting_before_waits_again<F: StoreFactory>(factory: &F) {
         s.add(&tx, 10).await;
         let before = s.records(&[&root, &tx]).await;
         s.extend(&[&tx]).await;
-        let rolled = back::<F>(&s, first, mode).await;
+        let rolled = back(&s, first, mode).await;
         assert_eq!((rolled.unmined, rolled.forgotten), (vec![tx.txid], vec![]), "{mode:?}");
         assert_eq!(s.records(&[&root, &tx]).await, before, "{mode:?}");
         s.sound().await;
@@ -90,7 +89,7 @@ pub async fn what_was_waiting_before_waits_again<F: StoreFactory>(factory: &F) {
 }
 
 /// A coinbase of a block that is taken back has lost, with everything that spends from it.
-pub async fn a_coinbase_loses_with_its_descendants<F: StoreFactory>(factory: &F) {
+pub async fn a_coinbase_loses_with_its_descendants(factory: &dyn StoreFactory) {
     let policy = sapwood_rules::Policy { coinbase_maturity: 0, ..small() };
     let s = Subject::new(factory, policy).await;
     let root = coin("root", 1);
@@ -102,7 +101,7 @@ pub async fn a_coinbase_loses_with_its_descendants<F: StoreFactory>(factory: &F)
     let heir = child("heir", &[(&mined, 0)], 1);
     s.add(&waiting, 11).await;
     s.add(&heir, 11).await;
-    let rolled = back::<F>(&s, first, RollbackMode::Node).await;
+    let rolled = back(&s, first, RollbackMode::Node).await;
     assert_eq!(sorted(rolled.conflicting), ids(&[&minted, &mined, &waiting, &heir]));
     assert_eq!(rolled.forgotten, []);
     for tx in [&minted, &mined, &waiting, &heir] {
@@ -115,7 +114,7 @@ pub async fn a_coinbase_loses_with_its_descendants<F: StoreFactory>(factory: &F)
 }
 
 /// For a follower, waiting descendants of what is forgotten have lost.
-pub async fn for_a_follower_waiting_descendants_lose<F: StoreFactory>(factory: &F) {
+pub async fn for_a_follower_waiting_descendants_lose(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     let first = s.start(10, &[&root]).await.block;
@@ -125,7 +124,7 @@ pub async fn for_a_follower_waiting_descendants_lose<F: StoreFactory>(factory: &
     let heir = child("heir", &[(&waiting, 0)], 1);
     s.add(&waiting, 11).await;
     s.add(&heir, 11).await;
-    let rolled = back::<F>(&s, first, RollbackMode::Follower).await;
+    let rolled = back(&s, first, RollbackMode::Follower).await;
     assert_eq!(rolled.forgotten, [tx.txid]);
     assert_eq!(sorted(rolled.conflicting), ids(&[&waiting, &heir]));
     assert!(!s.has(&tx).await);
@@ -137,7 +136,7 @@ pub async fn for_a_follower_waiting_descendants_lose<F: StoreFactory>(factory: &
 }
 
 /// Who lost against a block stays a loser when it is taken back: the block may well come again.
-pub async fn losers_of_a_block_stay_losers<F: StoreFactory>(factory: &F) {
+pub async fn losers_of_a_block_stay_losers(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let root = coin("root", 1);
@@ -145,7 +144,7 @@ pub async fn losers_of_a_block_stay_losers<F: StoreFactory>(factory: &F) {
         let (rival, winner) = (child("rival", &[(&root, 0)], 1), child("winner", &[(&root, 0)], 1));
         s.add(&rival, 10).await;
         s.extend(&[&winner]).await;
-        back::<F>(&s, first, mode).await;
+        back(&s, first, mode).await;
         assert_eq!(s.head(&rival).await.conflicting_since, Some(Height(11)), "{mode:?}");
         let slot = if mode == RollbackMode::Node { spent(&winner, 0, None) } else { Slot::Unspent };
         assert_eq!(s.slot(&root, 0).await, slot, "{mode:?}");
@@ -161,7 +160,7 @@ pub async fn losers_of_a_block_stay_losers<F: StoreFactory>(factory: &F) {
 
 /// The target itself stays, and exactly the blocks above it go, newest first; undo records of those only. An early version
 /// elsewhere took back the target too and left its own mark stale.
-pub async fn exactly_the_blocks_above_the_target_go<F: StoreFactory>(factory: &F) {
+pub async fn exactly_the_blocks_above_the_target_go(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let root = coin("root", 1);
@@ -175,7 +174,7 @@ pub async fn exactly_the_blocks_above_the_target_go<F: StoreFactory>(factory: &F
             previous = tx;
         }
         let kept = s.records(&[&txs[0]]).await;
-        let rolled = back::<F>(&s, marks[1], mode).await;
+        let rolled = back(&s, marks[1], mode).await;
         assert_eq!((rolled.last, rolled.blocks), (Some(marks[1]), 2), "{mode:?}");
         assert_eq!(s.last_applied().await, Ok(Some(marks[1])), "{mode:?}");
         assert_eq!(s.records(&[&txs[0]]).await, kept, "what lies below is untouched, {mode:?}");
@@ -195,7 +194,7 @@ pub async fn exactly_the_blocks_above_the_target_go<F: StoreFactory>(factory: &F
 }
 
 /// What a block wrote over comes back as it was.
-pub async fn what_was_written_over_comes_back<F: StoreFactory>(factory: &F) {
+pub async fn what_was_written_over_comes_back(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let minted = coinbase("minted", 130);
@@ -206,7 +205,7 @@ pub async fn what_was_written_over_comes_back<F: StoreFactory>(factory: &F) {
         let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
         s.apply_block(block, options).await.expect("apply");
         assert_ne!(s.records(&[&minted]).await, before, "the case itself");
-        back::<F>(&s, base, mode).await;
+        back(&s, base, mode).await;
         assert_eq!(s.records(&[&minted]).await, before, "{mode:?}");
         assert_eq!(s.counts().await, Ok(Counts { records: 1, unspent: 130, unmined: 0 }), "{mode:?}");
         s.sound().await;
@@ -214,7 +213,7 @@ pub async fn what_was_written_over_comes_back<F: StoreFactory>(factory: &F) {
 }
 
 /// A descendant that cannot lose, because one of its outputs is frozen, stops the rollback, and nothing changes.
-pub async fn a_frozen_descendant_stops_the_rollback<F: StoreFactory>(factory: &F) {
+pub async fn a_frozen_descendant_stops_the_rollback(factory: &dyn StoreFactory) {
     let policy = sapwood_rules::Policy { coinbase_maturity: 0, ..small() };
     for mode in BOTH {
         let s = Subject::new(factory, policy).await;
@@ -231,14 +230,14 @@ pub async fn a_frozen_descendant_stops_the_rollback<F: StoreFactory>(factory: &F
         assert_eq!(s.roll_back(to(first), mode).await, Err(error), "{mode:?}");
         s.assert_unchanged(before, "the refused rollback").await;
         s.unfreeze(vec![op(&waiting, 0)]).await.expect("unfreeze");
-        let rolled = back::<F>(&s, first, mode).await;
+        let rolled = back(&s, first, mode).await;
         assert!(rolled.conflicting.contains(&waiting.txid), "{mode:?}: {rolled:?}");
         s.sound().await;
     }
 }
 
 /// What wrote over a record is forgotten in both modes, and who waits to spend from it has lost.
-pub async fn what_wrote_over_a_record_is_forgotten<F: StoreFactory>(factory: &F) {
+pub async fn what_wrote_over_a_record_is_forgotten(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let twice = coin("twice", 2);
@@ -248,7 +247,7 @@ pub async fn what_wrote_over_a_record_is_forgotten<F: StoreFactory>(factory: &F)
         s.apply_block(block, options).await.expect("apply");
         let waiting = child("waiting", &[(&twice, 0)], 1);
         s.add(&waiting, 11).await;
-        let rolled = back::<F>(&s, base, mode).await;
+        let rolled = back(&s, base, mode).await;
         assert_eq!(rolled.conflicting, [waiting.txid], "{mode:?}");
         let record = s.record(&twice).await;
         assert_eq!(
@@ -262,7 +261,7 @@ pub async fn what_wrote_over_a_record_is_forgotten<F: StoreFactory>(factory: &F)
 }
 
 /// A record that comes back names nobody who is gone by then: neither as spender nor as loser.
-pub async fn what_comes_back_names_nobody_who_is_gone<F: StoreFactory>(factory: &F) {
+pub async fn what_comes_back_names_nobody_who_is_gone(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let twice = coin("twice", 2);
@@ -274,7 +273,7 @@ pub async fn what_comes_back_names_nobody_who_is_gone<F: StoreFactory>(factory: 
         let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
         s.apply_block(block, options).await.expect("apply");
         s.delete(vec![waiting.txid, loser.txid]).await.expect("delete");
-        back::<F>(&s, base, mode).await;
+        back(&s, base, mode).await;
         let record = s.record(&twice).await;
         assert_eq!(record.slots, [Slot::Unspent; 2], "{mode:?}: its spender is gone");
         assert_eq!(record.head.conflicting_children, [], "{mode:?}: its loser is gone");
@@ -283,7 +282,7 @@ pub async fn what_comes_back_names_nobody_who_is_gone<F: StoreFactory>(factory: 
 }
 
 /// Refusals change nothing: an empty store, a target above or at the last height, another hash, below the floor.
-pub async fn a_refused_rollback_changes_nothing<F: StoreFactory>(factory: &F) {
+pub async fn a_refused_rollback_changes_nothing(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let nowhere = block_hash("nowhere");
     let refused = async |target: Option<(u32, BlockHash)>, error: RollbackError| {
@@ -315,13 +314,13 @@ pub async fn a_refused_rollback_changes_nothing<F: StoreFactory>(factory: &F) {
     let at_103 = undo_104.previous.expect("the block below");
     let other = RollbackError::OtherBlock { target: floor, found: at_103.hash, expected: nowhere };
     refused(Some((103, nowhere)), other).await;
-    let rolled = back::<F>(&s, at_103, RollbackMode::Node).await;
+    let rolled = back(&s, at_103, RollbackMode::Node).await;
     assert_eq!((rolled.last, rolled.blocks), (Some(at_103), 5), "the floor itself can be reached");
     s.sound().await;
 }
 
 /// The floor can be reached after the undo records below it were dropped.
-pub async fn the_floor_can_be_reached_after_undo_is_pruned<F: StoreFactory>(factory: &F) {
+pub async fn the_floor_can_be_reached_after_undo_is_pruned(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(100, &[]).await;
     s.extend_to(108).await;
@@ -331,7 +330,7 @@ pub async fn the_floor_can_be_reached_after_undo_is_pruned<F: StoreFactory>(fact
     let nowhere = block_hash("nowhere");
     let other = RollbackError::OtherBlock { target: Height(103), found: target.hash, expected: nowhere };
     assert_eq!(s.roll_back(Some((Height(103), nowhere)), RollbackMode::Node).await, Err(other));
-    assert_eq!(back::<F>(&s, target, RollbackMode::Node).await.last, Some(target));
+    assert_eq!(back(&s, target, RollbackMode::Node).await.last, Some(target));
     let below = RollbackError::BelowFloor { target: Height(102), floor: Height(103) };
     assert_eq!(s.roll_back(Some((Height(102), nowhere)), RollbackMode::Node).await, Err(below));
     s.extend_to(109).await;
@@ -339,13 +338,13 @@ pub async fn the_floor_can_be_reached_after_undo_is_pruned<F: StoreFactory>(fact
 }
 
 /// To roll back to the last block is nothing to do.
-pub async fn to_the_last_block_is_nothing_to_do<F: StoreFactory>(factory: &F) {
+pub async fn to_the_last_block_is_nothing_to_do(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     s.start(10, &[&coin("tx", 1)]).await;
     let last = s.extend(&[]).await.block;
     let before = s.digest().await;
     for mode in BOTH {
-        let rolled = back::<F>(&s, last, mode).await;
+        let rolled = back(&s, last, mode).await;
         assert_eq!((rolled.last, rolled.blocks), (Some(last), 0));
         assert_eq!((rolled.unmined, rolled.forgotten, rolled.conflicting), (vec![], vec![], vec![]));
     }
@@ -354,9 +353,7 @@ pub async fn to_the_last_block_is_nothing_to_do<F: StoreFactory>(factory: &F) {
 }
 
 /// With no target the first block goes too, and the next one may have any height.
-pub async fn everything_can_be_taken_back_while_the_floor_is_at_the_first_block<F: StoreFactory>(
-    factory: &F,
-) {
+pub async fn everything_can_be_taken_back_while_the_floor_is_at_the_first_block(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let waiting = coin("waiting", 1);
@@ -384,7 +381,7 @@ pub async fn everything_can_be_taken_back_while_the_floor_is_at_the_first_block<
 }
 
 /// Back and forth: the same blocks again give the same records again.
-pub async fn back_and_forth_comes_to_the_same<F: StoreFactory>(factory: &F) {
+pub async fn back_and_forth_comes_to_the_same(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 3);
     let base = s.start(10, &[&root]).await.block;
@@ -404,7 +401,7 @@ pub async fn back_and_forth_comes_to_the_same<F: StoreFactory>(factory: &F) {
             .flat_map(|record| &mut record.head.blocks)
             .for_each(|block| block.block_id = 0);
         seen.push((records, s.due_all().await, s.counts().await));
-        back::<F>(&s, base, RollbackMode::Follower).await;
+        back(&s, base, RollbackMode::Follower).await;
     }
     assert_eq!(seen[0], seen[1]);
     assert_eq!(seen[1], seen[2]);
@@ -412,7 +409,7 @@ pub async fn back_and_forth_comes_to_the_same<F: StoreFactory>(factory: &F) {
 }
 
 /// What is gone already is passed over: a transaction of the block that was pruned with a shorter retention.
-pub async fn what_is_gone_already_is_passed_over<F: StoreFactory>(factory: &F) {
+pub async fn what_is_gone_already_is_passed_over(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let first = s.start(10, &[]).await.block;
@@ -421,7 +418,7 @@ pub async fn what_is_gone_already_is_passed_over<F: StoreFactory>(factory: &F) {
         s.extend(&[&gone, &tx]).await;
         s.extend(&[]).await;
         assert_eq!(s.prune_with(12, 1).await, [gone.txid]);
-        let rolled = back::<F>(&s, first, mode).await;
+        let rolled = back(&s, first, mode).await;
         assert_eq!(rolled.blocks, 2, "{mode:?}");
         let expected =
             if mode == RollbackMode::Node { (vec![tx.txid], vec![]) } else { (vec![], vec![tx.txid]) };
@@ -432,7 +429,7 @@ pub async fn what_is_gone_already_is_passed_over<F: StoreFactory>(factory: &F) {
 }
 
 /// What is in another block of the longest chain too stays mined when this one is taken back.
-pub async fn what_is_in_another_block_stays_mined<F: StoreFactory>(factory: &F) {
+pub async fn what_is_in_another_block_stays_mined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let root = coin("root", 2);
     let first = s.start(10, &[&root]).await.block;
@@ -442,7 +439,7 @@ pub async fn what_is_in_another_block_stays_mined<F: StoreFactory>(factory: &F) 
     for tx in [&known, &brought] {
         s.try_mine(tx, mined_in(700, 10), false, 11).await.expect("another block");
     }
-    let rolled = back::<F>(&s, first, RollbackMode::Node).await;
+    let rolled = back(&s, first, RollbackMode::Node).await;
     assert_eq!(rolled.unmined, [], "neither is unmined");
     for (vout, tx) in [(0, &known), (1, &brought)] {
         assert_eq!(s.head(tx).await.blocks, [mined_in(700, 10)]);
@@ -453,7 +450,7 @@ pub async fn what_is_in_another_block_stays_mined<F: StoreFactory>(factory: &F) 
 }
 
 /// Since when something is unmined only ever goes down, through blocks and rollbacks too.
-pub async fn unmined_since_survives_blocks_and_rollbacks<F: StoreFactory>(factory: &F) {
+pub async fn unmined_since_survives_blocks_and_rollbacks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 1);
     s.start(10, &[]).await;
@@ -464,7 +461,7 @@ pub async fn unmined_since_survives_blocks_and_rollbacks<F: StoreFactory>(factor
         s.extend(&[]).await;
         s.extend(&[&tx]).await;
         assert_eq!(s.head(&tx).await.mined_at(), Some(Height(14)), "round {round}");
-        back::<F>(&s, base, RollbackMode::Node).await;
+        back(&s, base, RollbackMode::Node).await;
         assert_eq!(s.head(&tx).await.unmined_since(), Some(Height(12)), "round {round}");
         assert_eq!(s.old_unmined_all(Height(12)).await, [tx.txid], "round {round}");
     }

@@ -1,10 +1,7 @@
 //! Spending, and taking spends back.
 
 use sapwood_rules::{SpendRefusal, SpendStatus, spendability::SpendOverrides};
-use sapwood_store::{
-    CreateRequest, InputRefusal, SpendError, SpendInput, SpendRequest, StoreRead as _, StoreWrite as _,
-    UnspendError,
-};
+use sapwood_store::{CreateRequest, InputRefusal, SpendError, SpendInput, SpendRequest, UnspendError};
 use sapwood_types::{Height, OutPoint, Output, Slot, Tx, UtxoHash};
 
 use super::{StoreFactory, Subject, failures, only};
@@ -25,7 +22,7 @@ fn request(tx: &Tx, vin: u32, expected: Option<UtxoHash>) -> SpendRequest {
 }
 
 /// Who wants an output that another transaction spends is refused, and told who that is and whether it is mined.
-pub async fn a_rival_is_refused_and_told_by_whom<F: StoreFactory>(factory: &F) {
+pub async fn a_rival_is_refused_and_told_by_whom(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let (first, rival) = (child("first", &[(&parent, 0)], 1), child("rival", &[(&parent, 0)], 1));
@@ -43,7 +40,7 @@ pub async fn a_rival_is_refused_and_told_by_whom<F: StoreFactory>(factory: &F) {
 }
 
 /// The same spend again is fine and changes nothing, also once the spender is mined.
-pub async fn the_same_spend_again_is_fine<F: StoreFactory>(factory: &F) {
+pub async fn the_same_spend_again_is_fine(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1).await;
@@ -61,7 +58,7 @@ pub async fn the_same_spend_again_is_fine<F: StoreFactory>(factory: &F) {
 }
 
 /// The spender must be stored, must not have lost, and must have that very input.
-pub async fn the_spender_must_be_the_one_it_is_said_to_be<F: StoreFactory>(factory: &F) {
+pub async fn the_spender_must_be_the_one_it_is_said_to_be(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     let tx = child("tx", &[(&parent, 0), (&parent, 1)], 1);
@@ -95,7 +92,7 @@ pub async fn the_spender_must_be_the_one_it_is_said_to_be<F: StoreFactory>(facto
 }
 
 /// The checks come in the documented order: conflict, lock, maturity, then the slot.
-pub async fn checks_come_in_the_documented_order<F: StoreFactory>(factory: &F) {
+pub async fn checks_come_in_the_documented_order(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coinbase("parent", 1);
     let tx = child("tx", &[(&parent, 0)], 1);
@@ -122,7 +119,7 @@ pub async fn checks_come_in_the_documented_order<F: StoreFactory>(factory: &F) {
 }
 
 /// A reader sees the first that applies of locked, conflicting, frozen, immature, spent.
-pub async fn status_shows_the_first_that_applies<F: StoreFactory>(factory: &F) {
+pub async fn status_shows_the_first_that_applies(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coinbase("tx", 2);
     s.add(&tx, 10).await;
@@ -149,7 +146,7 @@ pub async fn status_shows_the_first_that_applies<F: StoreFactory>(factory: &F) {
 }
 
 /// Nothing spends from a locked transaction until it is unlocked.
-pub async fn locked_outputs_cannot_be_spent<F: StoreFactory>(factory: &F) {
+pub async fn locked_outputs_cannot_be_spent(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let tx = child("tx", &[(&parent, 0)], 1);
@@ -165,7 +162,7 @@ pub async fn locked_outputs_cannot_be_spent<F: StoreFactory>(factory: &F) {
 }
 
 /// A coinbase may be spent at exactly its height plus the maturity, and not one block before.
-pub async fn coinbase_maturity_edges<F: StoreFactory>(factory: &F) {
+pub async fn coinbase_maturity_edges(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coinbase("parent", 1);
     let tx = child("tx", &[(&parent, 0)], 1);
@@ -180,7 +177,7 @@ pub async fn coinbase_maturity_edges<F: StoreFactory>(factory: &F) {
 }
 
 /// All inputs or none: where one of them is taken, the others stay as they were.
-pub async fn a_failed_double_spend_leaves_every_slot_as_it_was<F: StoreFactory>(factory: &F) {
+pub async fn a_failed_double_spend_leaves_every_slot_as_it_was(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 4);
     let tx = child("tx", &[(&parent, 0), (&parent, 1), (&parent, 2), (&parent, 3)], 1);
@@ -198,7 +195,7 @@ pub async fn a_failed_double_spend_leaves_every_slot_as_it_was<F: StoreFactory>(
 
 /// A failed spend undoes only what it did itself: what the same transaction held before, it still holds. A store that
 /// "undid" the repeated part of the call lost an earlier spend.
-pub async fn a_failed_spend_keeps_what_was_held_before<F: StoreFactory>(factory: &F) {
+pub async fn a_failed_spend_keeps_what_was_held_before(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 3);
     let tx = child("tx", &[(&parent, 0), (&parent, 1), (&parent, 2)], 1);
@@ -215,7 +212,7 @@ pub async fn a_failed_spend_keeps_what_was_held_before<F: StoreFactory>(factory:
 }
 
 /// Two inputs of one call on the same output: the second is refused, as it would be in two calls.
-pub async fn one_output_cannot_be_spent_twice_in_one_call<F: StoreFactory>(factory: &F) {
+pub async fn one_output_cannot_be_spent_twice_in_one_call(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let tx = child("tx", &[(&parent, 0), (&parent, 0)], 1);
@@ -228,7 +225,7 @@ pub async fn one_output_cannot_be_spent_twice_in_one_call<F: StoreFactory>(facto
 }
 
 /// A spender that is mined already leaves its height in the slot.
-pub async fn a_mined_spender_leaves_its_height<F: StoreFactory>(factory: &F) {
+pub async fn a_mined_spender_leaves_its_height(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     let tx = child("tx", &[(&parent, 0)], 1);
@@ -242,7 +239,7 @@ pub async fn a_mined_spender_leaves_its_height<F: StoreFactory>(factory: &F) {
 }
 
 /// The hash of the output is checked where the caller gives one.
-pub async fn the_expected_hash_is_checked<F: StoreFactory>(factory: &F) {
+pub async fn the_expected_hash_is_checked(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut parent = coin("parent", 1);
     parent.outputs.push(data_output());
@@ -260,7 +257,7 @@ pub async fn the_expected_hash_is_checked<F: StoreFactory>(factory: &F) {
 }
 
 /// Outputs worth nothing are spent like others; data outputs and outputs that do not exist are refused for what they are.
-pub async fn zero_value_data_and_missing_outputs<F: StoreFactory>(factory: &F) {
+pub async fn zero_value_data_and_missing_outputs(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let outputs = vec![Output::new(0, script("zero")), data_output()];
     let parent = Tx { outputs, ..coin("parent", 0) };
@@ -279,7 +276,7 @@ pub async fn zero_value_data_and_missing_outputs<F: StoreFactory>(factory: &F) {
 }
 
 /// In a batch each transaction stands alone: those that can spend do, the others are named.
-pub async fn each_spender_of_a_batch_stands_alone<F: StoreFactory>(factory: &F) {
+pub async fn each_spender_of_a_batch_stands_alone(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     let a = child("a", &[(&parent, 0)], 1);
@@ -298,7 +295,7 @@ pub async fn each_spender_of_a_batch_stands_alone<F: StoreFactory>(factory: &F) 
 }
 
 /// An output that is given back is unspent again, can be read, and can be spent by another.
-pub async fn unspend_gives_the_output_back<F: StoreFactory>(factory: &F) {
+pub async fn unspend_gives_the_output_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 1).await;
@@ -315,7 +312,7 @@ pub async fn unspend_gives_the_output_back<F: StoreFactory>(factory: &F) {
 }
 
 /// Only the spender named can be taken back. A store that did not compare erased another transaction's spend.
-pub async fn unspend_compares_the_spender_first<F: StoreFactory>(factory: &F) {
+pub async fn unspend_compares_the_spender_first(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1).await;
@@ -332,7 +329,7 @@ pub async fn unspend_compares_the_spender_first<F: StoreFactory>(factory: &F) {
 }
 
 /// What cannot be given back: what is not there, what is frozen, what carries data only, and what a mined transaction spends.
-pub async fn what_cannot_be_given_back<F: StoreFactory>(factory: &F) {
+pub async fn what_cannot_be_given_back(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut parent = coin("parent", 3);
     parent.outputs[2] = data_output();

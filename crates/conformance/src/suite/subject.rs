@@ -23,21 +23,21 @@ use crate::fixtures::{block_hash, context, mined_in, op};
 const PAGE: usize = 40;
 
 /// A store under test. It has to be found [`sound`](Subject::sound) at the end of its case.
-pub struct Subject<S: Store + 'static> {
-    store: Arc<S>,
+pub struct Subject {
+    store: Arc<dyn Store>,
     policy: Policy,
     blocks_made: AtomicU32,
     found_sound: bool,
 }
 
-impl<S: Store + 'static> Deref for Subject<S> {
-    type Target = S;
-    fn deref(&self) -> &S {
-        &self.store
+impl Deref for Subject {
+    type Target = dyn Store + 'static;
+    fn deref(&self) -> &(dyn Store + 'static) {
+        self.store.as_ref()
     }
 }
 
-impl<S: Store + 'static> Drop for Subject<S> {
+impl Drop for Subject {
     fn drop(&mut self) {
         assert!(
             self.found_sound || std::thread::panicking(),
@@ -98,15 +98,15 @@ where
     }
 }
 
-impl<S: Store + 'static> Subject<S> {
+impl Subject {
     /// A new empty store with this policy.
-    pub async fn new<F: StoreFactory<Store = S>>(factory: &F, policy: Policy) -> Self {
-        let store = Arc::new(factory.fresh(policy).await);
+    pub async fn new(factory: &dyn StoreFactory, policy: Policy) -> Self {
+        let store = factory.fresh(policy).await;
         Self { store, policy, blocks_made: AtomicU32::new(0), found_sound: false }
     }
 
     /// The store, for another task.
-    pub fn shared(&self) -> Arc<S> {
+    pub fn shared(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
 

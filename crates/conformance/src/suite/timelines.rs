@@ -1,14 +1,14 @@
 //! The timelines of the document on safe deletion, with its own heights and its retention of 288.
 
 use sapwood_rules::{KeepReason, Policy, Verdict};
-use sapwood_store::{RollbackMode, StoreRead as _, StoreWrite as _};
+use sapwood_store::RollbackMode;
 use sapwood_types::{Height, Slot, Tx};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
 
 /// A parent mined at 900 and a child that spends all of it at 1000, unmined.
-async fn parent_spent_at_1000<F: StoreFactory>(factory: &F) -> (Subject<F::Store>, Tx, Tx) {
+async fn parent_spent_at_1000(factory: &dyn StoreFactory) -> (Subject, Tx, Tx) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 1);
     s.add_mined(&parent, 900).await;
@@ -27,7 +27,7 @@ fn unstable(tx: &Tx, mined_at: u32, stable_at: u32) -> Verdict {
 }
 
 /// Panics unless the parent is kept at each of these heights, and gone at the last.
-async fn assert_goes_at<F: StoreFactory>(s: &Subject<F::Store>, parent: &Tx, kept_at: &[u32], gone_at: u32) {
+async fn assert_goes_at(s: &Subject, parent: &Tx, kept_at: &[u32], gone_at: u32) {
     for &height in kept_at {
         assert_eq!(s.prune(height).await, [], "nothing goes at {height}");
         assert!(s.has(parent).await, "the parent is kept at {height}");
@@ -38,17 +38,17 @@ async fn assert_goes_at<F: StoreFactory>(s: &Subject<F::Store>, parent: &Tx, kep
 }
 
 /// Spent at 1000, child mined at 1001: skipped at 1288, deleted at 1289.
-pub async fn child_mined_at_1001_skip_at_1288_delete_at_1289<F: StoreFactory>(factory: &F) {
+pub async fn child_mined_at_1001_skip_at_1288_delete_at_1289(factory: &dyn StoreFactory) {
     let (s, parent, tx) = parent_spent_at_1000(factory).await;
     s.mine(&tx, 1_001).await;
     assert_eq!(s.verdict(&parent, 1_288).await, unstable(&tx, 1_001, 1_289));
-    assert_goes_at::<F>(&s, &parent, &[1_001, 1_287, 1_288], 1_289).await;
+    assert_goes_at(&s, &parent, &[1_001, 1_287, 1_288], 1_289).await;
     assert!(s.has(&tx).await, "the child has an unspent output");
     s.sound().await;
 }
 
 /// The same, told by blocks, with a pruning after each of the last ones.
-pub async fn child_mined_at_1001_by_blocks<F: StoreFactory>(factory: &F) {
+pub async fn child_mined_at_1001_by_blocks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 1);
     s.start(999, &[&parent]).await;
@@ -67,7 +67,7 @@ pub async fn child_mined_at_1001_by_blocks<F: StoreFactory>(factory: &F) {
 }
 
 /// A child that is never mined keeps its parent for ever.
-pub async fn child_never_mined_keeps_the_parent_for_ever<F: StoreFactory>(factory: &F) {
+pub async fn child_never_mined_keeps_the_parent_for_ever(factory: &dyn StoreFactory) {
     let (s, parent, tx) = parent_spent_at_1000(factory).await;
     for height in [1_288, 1_500, 2_000, 1_000_000, u32::MAX] {
         assert_eq!(s.verdict(&parent, height).await, child_unmined(&tx), "at {height}");
@@ -78,18 +78,18 @@ pub async fn child_never_mined_keeps_the_parent_for_ever<F: StoreFactory>(factor
 }
 
 /// A child mined late, at 1500: kept at 1288 and until 1787, deleted at 1788.
-pub async fn child_mined_at_1500_delete_at_1788<F: StoreFactory>(factory: &F) {
+pub async fn child_mined_at_1500_delete_at_1788(factory: &dyn StoreFactory) {
     let (s, parent, tx) = parent_spent_at_1000(factory).await;
     assert_eq!(s.verdict(&parent, 1_288).await, child_unmined(&tx));
     assert_eq!(s.prune(1_288).await, []);
     s.mine(&tx, 1_500).await;
     assert_eq!(s.verdict(&parent, 1_500).await, unstable(&tx, 1_500, 1_788));
-    assert_goes_at::<F>(&s, &parent, &[1_500, 1_787], 1_788).await;
+    assert_goes_at(&s, &parent, &[1_500, 1_787], 1_788).await;
     s.sound().await;
 }
 
 /// A child mined at 1100, orphaned at 1200, mined again at 1300: kept at 1288 and until 1587, deleted at 1588.
-pub async fn child_remined_at_1300_delete_at_1588<F: StoreFactory>(factory: &F) {
+pub async fn child_remined_at_1300_delete_at_1588(factory: &dyn StoreFactory) {
     let (s, parent, tx) = parent_spent_at_1000(factory).await;
     s.mine(&tx, 1_100).await;
     assert_eq!(s.settled(&parent).await, Some(1_100));
@@ -98,12 +98,12 @@ pub async fn child_remined_at_1300_delete_at_1588<F: StoreFactory>(factory: &F) 
     assert_eq!(s.prune(1_288).await, []);
     assert_eq!(s.prune(1_388).await, [], "where the first block would have made it due");
     s.mine(&tx, 1_300).await;
-    assert_goes_at::<F>(&s, &parent, &[1_300, 1_388, 1_587], 1_588).await;
+    assert_goes_at(&s, &parent, &[1_300, 1_388, 1_587], 1_588).await;
     s.sound().await;
 }
 
 /// The same, told by blocks and a rollback.
-pub async fn child_remined_at_1300_by_blocks<F: StoreFactory>(factory: &F) {
+pub async fn child_remined_at_1300_by_blocks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 1);
     s.start(1_000, &[&parent]).await;
@@ -127,7 +127,7 @@ pub async fn child_remined_at_1300_by_blocks<F: StoreFactory>(factory: &F) {
 
 /// Child A is mined, becomes stable and is pruned long before child B is mined: the parent waits for B, remembers A, and
 /// goes 288 blocks after B.
-pub async fn child_a_pruned_long_before_child_b_is_mined<F: StoreFactory>(factory: &F) {
+pub async fn child_a_pruned_long_before_child_b_is_mined(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1_000).await;
@@ -138,12 +138,12 @@ pub async fn child_a_pruned_long_before_child_b_is_mined<F: StoreFactory>(factor
     assert_eq!(s.record(&parent).await.slots, [spent(&a, 0, Some(1_100)), spent(&b, 0, None)]);
     assert_eq!(s.verdict(&parent, 9_000).await, child_unmined(&b));
     s.mine(&b, 9_000).await;
-    assert_goes_at::<F>(&s, &parent, &[9_000, 9_287], 9_288).await;
+    assert_goes_at(&s, &parent, &[9_000, 9_287], 9_288).await;
     s.sound().await;
 }
 
 /// The same by blocks, where the parent may even have forgotten who A was.
-pub async fn child_a_pruned_long_before_child_b_by_blocks<F: StoreFactory>(factory: &F) {
+pub async fn child_a_pruned_long_before_child_b_by_blocks(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.start(10, &[&parent]).await;
@@ -164,7 +164,7 @@ pub async fn child_a_pruned_long_before_child_b_by_blocks<F: StoreFactory>(facto
 
 /// Two children, mined at 100 and 200; the first is orphaned at 487: checking the last one only would have deleted the
 /// parent at 488.
-pub async fn every_child_is_checked_not_only_the_last<F: StoreFactory>(factory: &F) {
+pub async fn every_child_is_checked_not_only_the_last(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 50).await;
@@ -176,25 +176,25 @@ pub async fn every_child_is_checked_not_only_the_last<F: StoreFactory>(factory: 
     assert_eq!(s.verdict(&parent, 488).await, child_unmined(&a));
     assert_eq!(s.prune(500).await, []);
     s.mine(&a, 501).await;
-    assert_goes_at::<F>(&s, &parent, &[788], 789).await;
+    assert_goes_at(&s, &parent, &[788], 789).await;
     s.sound().await;
 }
 
 /// A hundred children of one parent: the last of them to be stable decides.
-pub async fn a_hundred_children<F: StoreFactory>(factory: &F) {
+pub async fn a_hundred_children(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 100);
     s.add_mined(&parent, 1_000).await;
     for vout in 0..100 {
         s.add_mined(&child(&format!("child {vout}"), &[(&parent, vout)], 1), 1_100 - vout).await;
     }
-    assert_goes_at::<F>(&s, &parent, &[1_289, 1_387], 1_388).await;
+    assert_goes_at(&s, &parent, &[1_289, 1_387], 1_388).await;
     s.sound().await;
 }
 
 /// After a restart the pruner may run before anything else has: no preservation was ever set, and the parent of an unmined
 /// child is safe all the same.
-pub async fn pruning_first_after_a_restart_is_safe_without_preservation<F: StoreFactory>(factory: &F) {
+pub async fn pruning_first_after_a_restart_is_safe_without_preservation(factory: &dyn StoreFactory) {
     let (s, parent, tx) = parent_spent_at_1000(factory).await;
     assert_eq!(s.head(&parent).await.preserve_until, None);
     assert_eq!(s.prune(1_500).await, []);
@@ -204,7 +204,7 @@ pub async fn pruning_first_after_a_restart_is_safe_without_preservation<F: Store
 }
 
 /// The record's own depth counts too: a parent mined after its child waits for its own block.
-pub async fn the_parents_own_block_counts<F: StoreFactory>(factory: &F) {
+pub async fn the_parents_own_block_counts(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, Policy::default()).await;
     let parent = coin("parent", 1);
     s.add(&parent, 900).await;
@@ -215,7 +215,7 @@ pub async fn the_parents_own_block_counts<F: StoreFactory>(factory: &F) {
     s.mine(&parent, 1_400).await;
     let young = KeepReason::TooYoung { settled_at: Height(1_400), due_at: Height(1_688) };
     assert_eq!(s.verdict(&parent, 1_687).await, Verdict::Kept(young));
-    assert_goes_at::<F>(&s, &parent, &[1_289, 1_687], 1_688).await;
+    assert_goes_at(&s, &parent, &[1_289, 1_687], 1_688).await;
     assert_eq!(s.slot(&tx, 0).await, Slot::Unspent);
     s.sound().await;
 }

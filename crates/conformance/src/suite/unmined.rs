@@ -1,32 +1,32 @@
 //! Listings of unmined transactions.
 
-use sapwood_store::{Counts, CreateRequest, StoreRead as _, StoreWrite as _, UnminedTx};
+use sapwood_store::{Counts, CreateRequest, UnminedTx};
 use sapwood_types::{Height, TxId};
 
 use super::{StoreFactory, Subject, all_pages};
 use crate::fixtures::*;
 
-async fn assembly<F: StoreFactory>(s: &Subject<F::Store>, limit: usize) -> Vec<TxId> {
+async fn assembly(s: &Subject, limit: usize) -> Vec<TxId> {
     let all = all_pages(limit, |after| s.unmined(after, limit)).await;
     all.into_iter().map(|tx| tx.txid).collect()
 }
 
 /// An empty store has no unmined transactions, and neither has one in which all are mined.
-pub async fn nothing_is_unmined_in_an_empty_or_fully_mined_store<F: StoreFactory>(factory: &F) {
+pub async fn nothing_is_unmined_in_an_empty_or_fully_mined_store(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
-    assert_eq!(assembly::<F>(&s, 10).await, []);
+    assert_eq!(assembly(&s, 10).await, []);
     assert_eq!(s.old_unmined_all(Height::MAX).await, []);
     for number in 0..5 {
         s.add_mined(&coin(&format!("tx {number}"), 1), number).await;
     }
-    assert_eq!(assembly::<F>(&s, 10).await, []);
+    assert_eq!(assembly(&s, 10).await, []);
     assert_eq!(s.old_unmined_all(Height::MAX).await, []);
     assert_eq!(s.counts().await, Ok(Counts { records: 5, unspent: 5, unmined: 0 }));
     s.sound().await;
 }
 
 /// Block assembly gets what it needs: since when, fee, size, inputs, when it was seen, lock and blocks of forks.
-pub async fn block_assembly_gets_what_it_needs<F: StoreFactory>(factory: &F) {
+pub async fn block_assembly_gets_what_it_needs(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 1).await;
@@ -56,7 +56,7 @@ pub async fn block_assembly_gets_what_it_needs<F: StoreFactory>(factory: &F) {
 }
 
 /// Losers and coinbases are not for block assembly; but they are unmined, and old ones are listed as such.
-pub async fn losers_and_coinbases_are_not_for_block_assembly<F: StoreFactory>(factory: &F) {
+pub async fn losers_and_coinbases_are_not_for_block_assembly(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (mined, plain, minted, loser) =
         (coin("mined", 1), coin("plain", 1), coinbase("minted", 1), coin("loser", 1));
@@ -65,7 +65,7 @@ pub async fn losers_and_coinbases_are_not_for_block_assembly<F: StoreFactory>(fa
     s.add(&minted, 3).await;
     s.add_loser(&loser, 2).await;
     for limit in [1, 2, 10] {
-        assert_eq!(assembly::<F>(&s, limit).await, [plain.txid], "in pages of {limit}");
+        assert_eq!(assembly(&s, limit).await, [plain.txid], "in pages of {limit}");
     }
     assert_eq!(s.old_unmined_all(Height::MAX).await, [loser.txid, minted.txid, plain.txid]);
     assert_eq!(s.counts().await.map(|counts| counts.unmined), Ok(3));
@@ -73,7 +73,7 @@ pub async fn losers_and_coinbases_are_not_for_block_assembly<F: StoreFactory>(fa
 }
 
 /// What is unmined at the cutoff or before is old; what came one block later is not. Oldest first.
-pub async fn the_cutoff_is_inclusive<F: StoreFactory>(factory: &F) {
+pub async fn the_cutoff_is_inclusive(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let at = |height: u32| coin(&format!("since {height}"), 1);
     for height in [12, 9, 11, 10] {
@@ -88,7 +88,7 @@ pub async fn the_cutoff_is_inclusive<F: StoreFactory>(factory: &F) {
 
 /// The listing of old ones is complete, however many there are and however small its pages. A store that stopped at its
 /// page limit left the parents of all others unprotected.
-pub async fn old_unmined_is_complete_beyond_any_page_limit<F: StoreFactory>(factory: &F) {
+pub async fn old_unmined_is_complete_beyond_any_page_limit(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut batches = [Vec::new(), Vec::new()];
     for number in 0..1_500 {
@@ -105,7 +105,7 @@ pub async fn old_unmined_is_complete_beyond_any_page_limit<F: StoreFactory>(fact
         let found = all_pages(limit, |after| s.old_unmined(Height(6), after, limit)).await;
         assert_eq!(found.len(), 1_500, "in pages of {limit}");
         assert_eq!(found, expected, "in pages of {limit}");
-        let mut for_assembly = assembly::<F>(&s, limit).await;
+        let mut for_assembly = assembly(&s, limit).await;
         for_assembly.sort();
         let mut sorted = expected.clone();
         sorted.sort();
@@ -115,7 +115,7 @@ pub async fn old_unmined_is_complete_beyond_any_page_limit<F: StoreFactory>(fact
 }
 
 /// Many losers between the others do not end a listing early.
-pub async fn excluded_ones_do_not_end_the_listing<F: StoreFactory>(factory: &F) {
+pub async fn excluded_ones_do_not_end_the_listing(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mut expected = Vec::new();
     for number in 0..60 {
@@ -128,13 +128,13 @@ pub async fn excluded_ones_do_not_end_the_listing<F: StoreFactory>(factory: &F) 
         }
     }
     for limit in [1, 2, 3, 5, 60] {
-        assert_eq!(assembly::<F>(&s, limit).await, expected, "in pages of {limit}");
+        assert_eq!(assembly(&s, limit).await, expected, "in pages of {limit}");
     }
     s.sound().await;
 }
 
 /// A cursor holds its place while transactions are mined, unmined and forgotten.
-pub async fn an_unmined_cursor_survives_changes<F: StoreFactory>(factory: &F) {
+pub async fn an_unmined_cursor_survives_changes(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let txs: Vec<_> = (0..8).map(|number| coin(&format!("tx {number}"), 1)).collect();
     for (height, tx) in (10..).zip(&txs) {
@@ -153,7 +153,7 @@ pub async fn an_unmined_cursor_survives_changes<F: StoreFactory>(factory: &F) {
 }
 
 /// Mined ones leave the listing, and come back with the height they had.
-pub async fn mined_ones_leave_and_come_back_with_their_height<F: StoreFactory>(factory: &F) {
+pub async fn mined_ones_leave_and_come_back_with_their_height(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (a, b) = (coin("a", 1), coin("b", 1));
     s.add(&a, 3).await;

@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sapwood_store::{
-    ApplyOptions, CreateRequest, Reassign, RollbackMode, StoreDiagnose as _, StoreError, StoreRead as _,
-    StoreWrite as _, UtxoSet,
-};
+use sapwood_store::{ApplyOptions, CreateRequest, Reassign, RollbackMode, StoreError, UtxoSet};
 use sapwood_types::{BlockMark, Height, Output, Tx, TxId};
 
 use super::{StoreFactory, Subject};
@@ -27,7 +24,7 @@ fn assert_same(one: &UtxoSet, other: &UtxoSet, what: &str) {
     assert_eq!(UtxoSet { last: None, ..one.clone() }, UtxoSet { last: None, ..other.clone() }, "{what}");
 }
 
-async fn back<F: StoreFactory>(s: &Subject<F::Store>, mark: BlockMark, mode: RollbackMode) {
+async fn back(s: &Subject, mark: BlockMark, mode: RollbackMode) {
     s.roll_back(Some((mark.height, mark.hash)), mode).await.expect("roll back");
 }
 
@@ -37,7 +34,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 /// An empty set has the hash that Bitcoin Core gives it.
-pub async fn an_empty_set_has_a_hash<F: StoreFactory>(factory: &F) {
+pub async fn an_empty_set_has_a_hash(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let empty = s.utxo_set_now().await;
     assert_eq!((empty.last, figures(&empty)), (None, (0, 0, 0)));
@@ -48,7 +45,7 @@ pub async fn an_empty_set_has_a_hash<F: StoreFactory>(factory: &F) {
 
 /// The first blocks of the chain in Bitcoin Core's own test of the hash (`feature_utxo_set_hash.py`), and the hashes that Bitcoin
 /// Core 31.1 prints after each. The coinbase of the first block is no coin: its source says that it cannot be spent.
-pub async fn known_coins_have_the_hash_of_bitcoin_core<F: StoreFactory>(factory: &F) {
+pub async fn known_coins_have_the_hash_of_bitcoin_core(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let commitment = hex("6a24aa21a9ede2f61c3f71d1defd3fa999dfa36953755c690689799962b48bebd836974e8cf9");
     let minted = |txid: &str, script: &str, spendable: bool| {
@@ -92,7 +89,7 @@ pub async fn known_coins_have_the_hash_of_bitcoin_core<F: StoreFactory>(factory:
 }
 
 /// The same coins have the same hash in whatever order they came, and whatever was made and spent on the way.
-pub async fn the_way_to_the_coins_does_not_matter<F: StoreFactory>(factory: &F) {
+pub async fn the_way_to_the_coins_does_not_matter(factory: &dyn StoreFactory) {
     let (a, b, c) = (coin("a", 2), coin("b", 1), coin("c", 1));
     let one = Subject::new(factory, small()).await;
     for tx in [&a, &b, &c] {
@@ -110,7 +107,7 @@ pub async fn the_way_to_the_coins_does_not_matter<F: StoreFactory>(factory: &F) 
 }
 
 /// Height, coinbase, owner, amount and place of a coin all count; locks, freezes and time do not.
-pub async fn what_makes_a_coin_counts_and_nothing_else<F: StoreFactory>(factory: &F) {
+pub async fn what_makes_a_coin_counts_and_nothing_else(factory: &dyn StoreFactory) {
     let plain = coin("plain", 1);
     let mut seen: Vec<UtxoSet> = Vec::new();
     for (tx, height) in [
@@ -141,7 +138,7 @@ pub async fn what_makes_a_coin_counts_and_nothing_else<F: StoreFactory>(factory:
 }
 
 /// What is not mined on the longest chain has no coins: waiting, lost, or in a block of a fork.
-pub async fn only_mined_outputs_are_coins<F: StoreFactory>(factory: &F) {
+pub async fn only_mined_outputs_are_coins(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (waiting, lost, forked) = (coin("waiting", 2), coin("lost", 2), coin("forked", 2));
     s.add(&waiting, 5).await;
@@ -162,7 +159,7 @@ pub async fn only_mined_outputs_are_coins<F: StoreFactory>(factory: &F) {
 
 /// An output that only an unmined transaction spends still is a coin; when that one is mined it is none, and when it is
 /// unmined it is one again.
-pub async fn spent_by_an_unmined_transaction_is_still_a_coin<F: StoreFactory>(factory: &F) {
+pub async fn spent_by_an_unmined_transaction_is_still_a_coin(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let parent = coin("parent", 2);
     s.add_mined(&parent, 5).await;
@@ -180,7 +177,7 @@ pub async fn spent_by_an_unmined_transaction_is_still_a_coin<F: StoreFactory>(fa
 }
 
 /// Outputs that can never be spent are no coins, and a transaction without coins does not count.
-pub async fn data_outputs_are_no_coins<F: StoreFactory>(factory: &F) {
+pub async fn data_outputs_are_no_coins(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let mixed = Tx { outputs: vec![data_output(), Output::new(0, script("a"))], ..coin("mixed", 0) };
     let only_data = Tx { outputs: vec![data_output()], ..coin("data", 0) };
@@ -190,7 +187,7 @@ pub async fn data_outputs_are_no_coins<F: StoreFactory>(factory: &F) {
 }
 
 /// Two outputs of the block that overflowed (74638 of Bitcoin): their sum does not fit into 64 bits.
-pub async fn amounts_beyond_64_bits_are_added_up<F: StoreFactory>(factory: &F) {
+pub async fn amounts_beyond_64_bits_are_added_up(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let huge = Tx { outputs: vec![Output::new(u64::MAX, script("a")); 3], ..coin("huge", 0) };
     s.start(5, &[&huge]).await;
@@ -201,7 +198,7 @@ pub async fn amounts_beyond_64_bits_are_added_up<F: StoreFactory>(factory: &F) {
 }
 
 /// A rollback brings back the set of the block it ends at, also across records of several pages and coinbases.
-pub async fn a_rollback_restores_the_set<F: StoreFactory>(factory: &F) {
+pub async fn a_rollback_restores_the_set(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let (wide, minted) = (coin("wide", 300), coinbase("minted", 130));
@@ -219,7 +216,7 @@ pub async fn a_rollback_restores_the_set<F: StoreFactory>(factory: &F) {
         }
         assert_eq!(figures(&sets[3]).0, 298 + 139 + 1 + 199 + 1 + 1 + 128 + 2 - 1 - 2 + 2 - 1);
         for at in [2, 0] {
-            back::<F>(&s, marks[at], mode).await;
+            back(&s, marks[at], mode).await;
             assert_eq!(s.utxo_set_now().await, sets[at], "{mode:?}: back at block {at}");
         }
         s.sound().await;
@@ -227,7 +224,7 @@ pub async fn a_rollback_restores_the_set<F: StoreFactory>(factory: &F) {
 }
 
 /// After a reorganisation the set is that of a store which only ever saw the winning branch.
-pub async fn a_reorganisation_equals_the_straight_chain<F: StoreFactory>(factory: &F) {
+pub async fn a_reorganisation_equals_the_straight_chain(factory: &dyn StoreFactory) {
     let root = coin("root", 200);
     let (a, b) = (child("a", &[(&root, 150)], 2), child("b", &[(&root, 150)], 3));
     let common = child("common", &[(&root, 1)], 1);
@@ -241,7 +238,7 @@ pub async fn a_reorganisation_equals_the_straight_chain<F: StoreFactory>(factory
         let base = s.start(10, &[&root]).await.block;
         s.extend(&[&a, &common]).await;
         s.extend(&[&child("heir", &[(&a, 0)], 1)]).await;
-        back::<F>(&s, base, mode).await;
+        back(&s, base, mode).await;
         s.extend(&[&b]).await;
         s.extend(&[&common]).await;
         assert_same(&s.utxo_set_now().await, &expected, "the winning branch");
@@ -251,7 +248,7 @@ pub async fn a_reorganisation_equals_the_straight_chain<F: StoreFactory>(factory
 }
 
 /// A record that is written over takes its coins along, and they come back with it.
-pub async fn overwritten_coins_go_and_come_back<F: StoreFactory>(factory: &F) {
+pub async fn overwritten_coins_go_and_come_back(factory: &dyn StoreFactory) {
     for mode in BOTH {
         let s = Subject::new(factory, small()).await;
         let minted = coinbase("minted", 130);
@@ -265,14 +262,14 @@ pub async fn overwritten_coins_go_and_come_back<F: StoreFactory>(factory: &F) {
             assert_eq!((after.coins, after.transactions), (u64::from(outputs), 1));
             assert_ne!(after.hash, before.hash, "made at another height");
         }
-        back::<F>(&s, base, mode).await;
+        back(&s, base, mode).await;
         assert_eq!(s.utxo_set_now().await, before, "{mode:?}");
         s.sound().await;
     }
 }
 
 /// Coins on pages that a write does not touch come and go with their record's block.
-pub async fn every_page_follows_the_records_block<F: StoreFactory>(factory: &F) {
+pub async fn every_page_follows_the_records_block(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let wide = coin("wide", 600);
     let tx = child("tx", &[(&wide, 300)], 1);
@@ -303,7 +300,7 @@ pub async fn every_page_follows_the_records_block<F: StoreFactory>(factory: &F) 
 }
 
 /// Pruning deletes what has no coins left, so it changes nothing.
-pub async fn pruning_does_not_change_it<F: StoreFactory>(factory: &F) {
+pub async fn pruning_does_not_change_it(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (dead, alive) = (coin("dead", 200), coin("alive", 2));
     s.start(10, &[&dead, &alive]).await;
@@ -320,7 +317,7 @@ pub async fn pruning_does_not_change_it<F: StoreFactory>(factory: &F) {
 }
 
 /// A reassigned output is another coin: its script is another one.
-pub async fn a_reassigned_coin_is_another_coin<F: StoreFactory>(factory: &F) {
+pub async fn a_reassigned_coin_is_another_coin(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = coin("tx", 200);
     s.add_mined(&tx, 5).await;
@@ -341,7 +338,7 @@ pub async fn a_reassigned_coin_is_another_coin<F: StoreFactory>(factory: &F) {
 }
 
 /// Progress goes up to the number of records; whoever reports may end the count, and nothing is harmed.
-pub async fn counting_shows_progress_and_can_be_stopped<F: StoreFactory>(factory: &F) {
+pub async fn counting_shows_progress_and_can_be_stopped(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     for number in 0..20 {
         s.add_mined(&coin(&format!("tx {number}"), 1), 5).await;
