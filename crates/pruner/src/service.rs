@@ -124,7 +124,9 @@ impl Pruner {
         shared.submit(Trigger::StartUp, None, false);
         let task = Arc::clone(&shared);
         tokio::spawn(async move {
-            let _stopped = TellStopped(&task.stopped);
+            // Said last: whoever waits for it may open the store again.
+            let _stopped = TellStopped(task.stopped.clone());
+            let task = task;
             tokio::join!(listen(&task, heard), work(&task, position));
         });
         Ok(PrunerHandle::new(shared))
@@ -132,9 +134,9 @@ impl Pruner {
 }
 
 /// Tells that the task has ended, however it did.
-struct TellStopped<'a>(&'a watch::Sender<bool>);
+struct TellStopped(watch::Sender<bool>);
 
-impl Drop for TellStopped<'_> {
+impl Drop for TellStopped {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }

@@ -192,7 +192,8 @@ async fn the_end_of_the_pruners_own_preservation_is_foreseen() {
     assert!(world.pruner.explain(parent.txid).await.unwrap().may_go);
     let plan = world.pruner.plan(None, 100).await.unwrap();
     let job = world.prune().await;
-    assert_eq!((plan.records, plan.bytes), (1, job.counts.bytes_freed));
-    assert_eq!(job.counts.deleted, 1);
+    assert_eq!((plan.records, job.counts.deleted), (1, 1));
+    // The end of the preservation writes the record again, and then it forgets the spender.
+    assert!(plan.bytes >= job.counts.bytes_freed, "{plan}");
     world.sound().await;
 }
