@@ -7,6 +7,7 @@ mod measure;
 mod prune;
 mod pruning;
 mod report;
+mod serve;
 mod show;
 mod workload;
 
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Chain(following::Following),
     /// Pruning on the embedded store: how fast, what the check of children costs, and how much blocks notice of it.
     Prune(prune::Prune),
+    /// Read requests over HTTP while blocks are applied and pruned: how many, how fast, and what blocks notice of them. Needs wrk.
+    Serve(serve::Serve),
     /// The same work, to look at: blocks are applied and pruned for a while, with a live display.
     Run(show::Show),
     /// Apply blocks until killed. Used by `apply` to measure how long reopening takes after a kill.
@@ -64,6 +67,7 @@ impl Command {
             Command::Apply(apply) => apply.run(),
             Command::Chain(following) => following.run(),
             Command::Prune(prune) => prune.run(),
+            Command::Serve(serve) => serve.run(),
             Command::Run(show) => show.run(),
             Command::UntilKilled { data, shape } => chain::apply_until_killed(&data, &shape),
         }

@@ -124,6 +124,8 @@ impl Demo {
                 ..servers
             },
             serve: (true, true),
+            give_way: true,
+            host_names: Vec::new(),
             refresh: Duration::from_secs(1),
             ready_lag: 6,
             disk_limit: None,

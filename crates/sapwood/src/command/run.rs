@@ -82,6 +82,8 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
             pruner: config.pruner.options(config.policy()?),
             servers: config.servers.options()?,
             serve: (config.servers.grpc, config.servers.http),
+            give_way: config.servers.give_way,
+            host_names: config.servers.host_names.clone(),
             refresh: config.servers.refresh.0,
             ready_lag: config.servers.ready_lag,
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),

@@ -107,6 +107,15 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("servers.key", "Its key in PEM."),
     ("servers.max_connections", "Connections at the same time, for each server."),
     ("servers.requests_per_second", "Requests a second for each connection."),
+    (
+        "servers.give_way",
+        "Let blocks go first: threads that answer requests have a lower priority than those that apply blocks.",
+    ),
+    (
+        "servers.host_names",
+        "Names under which others reach HTTP, through a reverse proxy for example. Without a token it answers only to them, to \
+         localhost and to addresses.",
+    ),
     ("servers.refresh", "How often figures are measured and the page asks for news."),
     ("servers.ready_lag", "With more blocks to go than this the node is not ready."),
     ("servers.disk_limit_gib", "Disk use above which there is an alert. 0 for none."),

@@ -12,7 +12,11 @@ use sapwood_server::{
     http::{HttpOptions, router},
 };
 use sapwood_store::{AddressIndexing, Store};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+    task::JoinHandle,
+};
 
 /// What a node is put together from.
 pub(crate) struct Parts {
@@ -28,6 +32,10 @@ pub(crate) struct Parts {
     pub(crate) servers: ServerOptions,
     /// Whether gRPC and HTTP are served.
     pub(crate) serve: (bool, bool),
+    /// Whether threads that answer requests have a lower priority than those that apply blocks.
+    pub(crate) give_way: bool,
+    /// Names besides `localhost` under which HTTP may be asked for without a token.
+    pub(crate) host_names: Vec<String>,
     /// How often the page asks for news, and figures are measured.
     pub(crate) refresh: Duration,
     /// With more blocks to go than this, the node is not ready.
@@ -45,6 +53,17 @@ pub(crate) struct Serving {
     tasks: Vec<JoinHandle<()>>,
     sampling: JoinHandle<()>,
     stop: Stop,
+    /// Where requests are answered. Taken when it ends.
+    answering: Option<Runtime>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // A runtime that is dropped waits for its threads, which nobody may do here.
+        if let Some(answering) = self.answering.take() {
+            answering.shutdown_background();
+        }
+    }
 }
 
 impl Serving {
@@ -68,39 +87,73 @@ impl Serving {
             disk_limit: parts.disk_limit,
         });
         let sampling = node.keep_sampling(parts.refresh);
-        let (stop, mut tasks) = (Stop::default(), Vec::new());
+        // From here on a failure has to end the runtime as well, so it is part of what is returned.
+        let answering = answering(parts.give_way)?;
+        let handle = answering.handle().clone();
+        let mut serving = Self {
+            node: node.clone(),
+            pruner: pruner.clone(),
+            http: None,
+            tasks: Vec::new(),
+            sampling,
+            stop: Stop::default(),
+            answering: Some(answering),
+        };
+        let stop = serving.stop.clone();
         let ServerOptions { grpc, http, tokens, grpc_limits, stop_within } = parts.servers;
-        let mut address = None;
         if parts.serve.0 {
             let feed = Feed::Closed { source: parts.source };
             let services = GrpcServices { chain: parts.chain, pruner: pruner.clone(), feed };
             let server = GrpcServer::bind(services, grpc, tokens.clone(), grpc_limits, stop.clone());
-            let server = server.await.context("serving gRPC")?;
+            let server = handle.spawn(server).await?.context("serving gRPC")?;
             tracing::info!(address = %server.address(), "serving gRPC");
-            tasks.push(tokio::spawn(server.serve(stop_within)));
+            serving.tasks.push(handle.spawn(server.serve(stop_within)));
         }
         if parts.serve.1 {
             let access = Access::http(tokens, http.address).context("serving HTTP")?;
-            let options =
-                HttpOptions { refresh: parts.refresh, stop: Some(stop.clone()), ..HttpOptions::new(access) };
-            let router = router(node.clone(), options);
-            let listener = Listener::bind(http).await.context("serving HTTP")?;
-            address = Some(listener.address());
-            let asked = stop.clone();
-            tasks.push(tokio::spawn(async move { listener.serve(router, asked, stop_within).await }));
+            let options = HttpOptions {
+                refresh: parts.refresh,
+                host_names: parts.host_names,
+                stop: Some(stop.clone()),
+                ..HttpOptions::new(access)
+            };
+            let router = router(node, options);
+            let listener = handle.spawn(Listener::bind(http)).await?.context("serving HTTP")?;
+            serving.http = Some(listener.address());
+            serving.tasks.push(handle.spawn(listener.serve(router, stop, stop_within)));
         }
-        Ok(Self { node, pruner, http: address, tasks, sampling, stop })
+        Ok(serving)
     }
 
     /// Ends everything in order: nobody is let in any more, the pruner comes to the end of a chunk, then the servers go.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn end(mut self) {
         self.stop.ask();
         self.pruner.stop().await;
-        for task in self.tasks {
+        for task in std::mem::take(&mut self.tasks) {
             if let Err(error) = task.await {
                 tracing::warn!(%error, "a server ended abnormally");
             }
         }
         self.sampling.abort();
     }
+}
+
+/// How much lower the priority of threads that answer requests is: in a full machine they get about a tenth of what a thread that
+/// applies blocks gets.
+const NICE: i32 = 10;
+
+/// Threads of their own for those who ask, so that however much they ask, a block finds a processor.
+fn answering(give_way: bool) -> anyhow::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.enable_all().thread_name("sapwood-answers");
+    if give_way {
+        builder.on_thread_start(|| {
+            // On Linux this is about the calling thread alone. Elsewhere it may be about the whole process, which would help nobody.
+            #[cfg(target_os = "linux")]
+            if let Err(error) = rustix::process::nice(NICE) {
+                tracing::debug!(%error, "a thread keeps its priority");
+            }
+        });
+    }
+    builder.build().context("starting the threads that answer requests")
 }
