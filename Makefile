@@ -17,7 +17,7 @@ FUZZ_SANITIZER ?= none
 CRASHES ?= 5000
 SEQUENCES ?= 100000
 
-.PHONY: help setup build run test lint bench fuzz crash prop docs clean
+.PHONY: help setup build run test lint bench load fuzz crash prop docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,9 +45,14 @@ lint: setup ## Check format, clippy, documentation and house rules; warnings are
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace
 	scripts/check-text.sh
+	scripts/check-dependencies.py
 
 bench: setup ## Measure block apply and pruning against the targets of the design
 	cargo run --release -p sapwood -- bench apply
+
+load: setup ## Measure reads over HTTP while blocks are applied and pruned; needs wrk
+	@command -v wrk >/dev/null || { echo "load: wrk is missing (Debian, Ubuntu: apt install wrk)" >&2; exit 1; }
+	cargo run --release -p sapwood -- bench serve
 
 # What is found goes to fuzz/corpus and fuzz/artifacts (both ignored by git); fuzz/seeds/TARGET holds tracked inputs.
 # libFuzzer writes to the first directory only, so the seeds stay as they are.

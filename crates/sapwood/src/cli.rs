@@ -115,3 +115,51 @@ fn log(format: LogFormat, level: &str) {
         LogFormat::Json => log.json().init(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _};
+
+    use super::*;
+
+    const HEAD: &str = "# Commands\n\nThis page is made from the code: `SAPWOOD_WRITE_DOCS=1 cargo nextest run --release -p sapwood page_of_commands` \
+                        writes it.\n\nEvery command takes `--help`, `--version` and `--log-format text` or `json`. What is logged is chosen by `RUST_LOG`.\n";
+
+    /// A command and those below it, each with its help.
+    fn describe(path: &str, command: &Command, page: &mut String) {
+        if command.is_hide_set() {
+            return;
+        }
+        let everywhere = |name: &str| matches!(name, "help" | "version" | "log_format");
+        let mut shown = command.clone().disable_help_subcommand(true).term_width(110).mut_args(|arg| {
+            // What the environment says here says nothing elsewhere.
+            let hidden = everywhere(arg.get_id().as_str());
+            arg.hide_env_values(true).hide(hidden)
+        });
+        let help = shown.render_long_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        *page += &format!("\n## `{path}`\n```\n{}\n```\n", lines.join("\n").trim_end());
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            describe(&format!("{path} {}", below.get_name()), below, page);
+        }
+    }
+
+    #[test]
+    fn the_page_of_commands_is_that_of_the_code() {
+        let mut command = Cli::command();
+        command.build();
+        let mut page = HEAD.to_owned();
+        describe("sapwood", &command, &mut page);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        if std::env::var_os("SAPWOOD_WRITE_DOCS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == page, "docs/cli.md is not what the code says: set SAPWOOD_WRITE_DOCS=1 and run this test");
+    }
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
+    }
+}

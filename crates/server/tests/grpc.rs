@@ -5,12 +5,19 @@
 mod support;
 
 use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
 use sapwood_server::grpc::{
     Feed,
     proto::{chain_event::Event, *},
 };
-use support::Setup;
-use tonic::Code;
+use support::{Setup, origin};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tonic::{Code, body::Body};
+use tower::Service as _;
 
 fn id(number: u8) -> Bytes {
     Bytes::from(vec![number; 32])
@@ -183,5 +190,56 @@ async fn a_node_that_follows_a_source_is_not_fed() {
         assert!(status.message().contains("follows a node at home"), "{status}");
     }
     assert!(!chain.get_status(GetChainStatusRequest {}).await.unwrap().into_inner().fed);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn malformed_frames_are_refused_and_change_nothing() {
+    let server = Setup::default().start().await;
+    server.utxo().await.create(create(vec![tx(1, &[])], 100)).await.unwrap();
+    let store = server.chain.store().clone();
+    let before = store.state_digest().await.unwrap();
+    // The head of a gRPC message: whether it is compressed, and its length.
+    let framed = |compressed: u8, length: u32, message: &[u8]| {
+        [&[compressed][..], &length.to_be_bytes(), message].concat()
+    };
+    let bodies = [
+        Vec::new(),
+        vec![0],
+        framed(0, 100, b"too short"),
+        framed(0, u32::MAX, b"never comes"),
+        framed(1, 3, b"abc"),
+        framed(7, 3, b"abc"),
+        framed(0, 3, &[0xff; 3]),
+        framed(0, 6, &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]),
+        [0x5a; 5000].to_vec(),
+    ];
+    let mut wire = server.wire().await;
+    for body in bodies {
+        for method in ["Create", "Delete", "Nothing"] {
+            let request = Request::post(format!("{}sapwood.v1.Utxo/{method}", origin()))
+                .header("content-type", "application/grpc")
+                .header("te", "trailers")
+                .body(Body::new(Full::new(Bytes::from(body.clone()))))
+                .unwrap();
+            let answer = wire.call(request).await.unwrap();
+            let at_once = answer.headers().get("grpc-status").cloned();
+            let rest = answer.into_body().collect().await.unwrap();
+            let status =
+                at_once.or(rest.trailers().and_then(|trailers| trailers.get("grpc-status")).cloned());
+            let status = status.unwrap_or_else(|| panic!("{method} with {body:?}: no status"));
+            assert_ne!(status, "0", "{method} with {} bytes was accepted", body.len());
+        }
+    }
+    // Frames of HTTP/2 that make no sense end the connection, and only that.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    for nonsense in [vec![0xff; 64], vec![0; 64], [&[0xff, 0xff, 0xff, 0x01, 0x00][..], &[0; 40]].concat()] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&[&preface[..], &nonsense].concat()).await.unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard).await;
+    }
+    assert_eq!(store.state_digest().await.unwrap(), before);
+    server.utxo().await.get_counts(GetCountsRequest {}).await.unwrap();
     server.end().await;
 }

@@ -1,6 +1,5 @@
 //! End to end by a client that is not ours: Python's gRPC, which learns everything by reflection. Each test of
 //! `tests/python/test_grpc.py` runs against a server and a store of its own. If Python or its packages cannot be had, they fail.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: to panic is how they fail")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 mod support;

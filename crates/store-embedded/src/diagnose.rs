@@ -96,7 +96,11 @@ impl Engine {
             Column::ALL.into_iter().filter(|column| part.is_none_or(|part| part == column.name())).collect();
         if wanted.is_empty() {
             let names: Vec<&str> = Column::ALL.into_iter().map(Column::name).collect();
-            let problem = format!("there is no part {part:?}: the parts are {}", names.join(", "));
+            let problem = format!(
+                "there is no part {:?}: the parts are {}",
+                part.unwrap_or_default(),
+                names.join(", ")
+            );
             return Err(StoreError::BadOption { problem });
         }
         wanted.into_iter().map(|column| self.column_stats(column)).collect()

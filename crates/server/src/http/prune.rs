@@ -29,7 +29,7 @@ pub(crate) async fn status(State(service): State<Service>) -> Json<PruneReport> 
 #[serde(deny_unknown_fields)]
 pub(crate) struct PruneRequest {
     /// Prune as if the chain were at this height. Without it, at the height of the chain.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 4294967295u64)]
     height: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn prune_now(
 #[into_params(parameter_in = Query)]
 pub(crate) struct PlanParams {
     /// Plan as if the chain were at this height.
-    #[param(minimum = 1)]
+    #[param(minimum = 1, maximum = 4294967295u64)]
     height: Option<u32>,
     /// Look at no more due records than this.
     #[param(minimum = 1, maximum = 1000000, default = 100000)]

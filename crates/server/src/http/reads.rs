@@ -29,7 +29,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 pub(crate) struct Spends {
     /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
-    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
     spends: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
     get, path = "/api/v1/utxos/{tx}/{index}", tag = "Read",
     params(
         ("tx" = String, Path, description = "The id of its transaction", pattern = "^[0-9a-fA-F]{64}$"),
-        ("index" = u32, Path, description = "Its number"),
+        ("index" = u32, Path, description = "Its number", maximum = 4294967295u64),
         Spends,
     ),
     responses(
@@ -126,8 +126,8 @@ pub(crate) struct PageParams {
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     count: Option<u64>,
-    /// By the height at which their records were made.
-    #[param(inline, default = "asc")]
+    /// By the height at which their records were made: `asc` unless asked otherwise.
+    #[param(inline)]
     order: Option<OrderParam>,
     /// The `next` of the page before. It goes with the same order.
     #[param(pattern = "^([0-9a-fA-F]{2}){1,256}$")]
@@ -216,10 +216,10 @@ pub(crate) async fn credential(
 pub(crate) struct TxParams {
     /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
-    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
     spends: Option<String>,
     /// The number of the first output to show.
-    #[param(default = 0)]
+    #[param(default = 0, maximum = 4294967295u64)]
     from: Option<u32>,
     /// How many outputs to show.
     #[param(minimum = 1, maximum = 1000, default = 1000)]

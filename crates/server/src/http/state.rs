@@ -68,8 +68,8 @@ pub(crate) async fn engine(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HistoryParams {
-    /// How far back.
-    #[param(inline, default = "minutes")]
+    /// How far back: `minutes` unless asked otherwise.
+    #[param(inline)]
     range: Option<Range>,
     /// Only what was measured after this moment, in milliseconds since 1970.
     after_ms: Option<u64>,

@@ -56,6 +56,19 @@ fn labelled<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<Value> {
     values.map(|(label, value)| (vec![label.to_owned()], value)).collect()
 }
 
+/// Every number below a value, with the names that lead to it.
+fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                numbers(&path, value, found);
+            }
+        }
+        value => found.extend(value.as_f64().map(|number| (vec![path.to_owned()], number))),
+    }
+}
+
 /// The states a chain can be in.
 const STATES: [&str; 5] = ["resetting", "catching_up", "running", "reorganising", "stopped"];
 
@@ -211,6 +224,34 @@ pub const OURS: &[Metric] = &[
         &[],
         "Records deleted in a second of work, lately",
         |r| maybe(r.prune.records_per_second),
+    ),
+    metric("sapwood_prune_jobs_asked_total", Counter, &[], "Pruning jobs that were asked for", |r| {
+        count(r.prune.jobs)
+    }),
+    metric(
+        "sapwood_newest_job",
+        Gauge,
+        &["figure"],
+        "The figures of the newest pruning job, named as in `prune.newest_jobs` of the status",
+        |r| {
+            let newest = r.prune.newest_jobs.first();
+            let figures = newest.and_then(|job| serde_json::to_value(job).ok()).unwrap_or_default();
+            let mut found = Vec::new();
+            numbers("", &figures, &mut found);
+            found
+        },
+    ),
+    metric(
+        "sapwood_hold_expires_seconds",
+        Gauge,
+        &["hold"],
+        "When a hold ends by itself, in seconds since 1970",
+        |r| {
+            let ends = |hold: &crate::status::HoldReport| {
+                hold.expires.map(|expires| (vec![hold.name.clone()], expires as f64))
+            };
+            r.prune.holds.iter().filter_map(ends).collect()
+        },
     ),
     metric(
         "sapwood_hold_unchanged_seconds",

@@ -180,3 +180,20 @@ fn the_alert_rules_use_metrics_and_alerts_that_exist() {
         assert!(rules.contains(&format!("name=\"{name}\"")), "no rule for the alert {name}");
     }
 }
+
+#[test]
+fn the_operations_guide_says_what_each_alert_means() {
+    let guide = fs::read_to_string(repository().join("docs/operations.md")).unwrap();
+    let rules = fs::read_to_string(repository().join("dashboards/alerts.yml")).unwrap();
+    // A paragraph begins with the name of its alert.
+    let paragraph = |name: &str| guide.split("\n\n").find(|text| text.starts_with(&format!("**{name}")));
+    let names: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 15, "{names:?}");
+    for name in names {
+        let text = paragraph(name).unwrap_or_else(|| panic!("docs/operations.md has no paragraph on {name}"));
+        assert!(text.len() > 80, "{name} needs more words: {text}");
+    }
+    for name in sapwood_server::status::alerts::NAMES {
+        assert!(guide.contains(&format!("(`{name}`)")), "docs/operations.md does not say what {name} is");
+    }
+}

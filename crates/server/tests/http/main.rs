@@ -8,6 +8,8 @@ mod agree;
 mod control;
 mod documents;
 mod events;
+mod flood;
 mod health;
 mod hostile;
+mod outside;
 mod reads;
