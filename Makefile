@@ -35,6 +35,7 @@ run: setup ## Show a node at work, with a page to look at; Ctrl-C ends it
 test: setup ## Run all tests: doctests, then the rest
 	@scripts/browser-env.sh
 	@scripts/python-env.sh >/dev/null
+	@scripts/promtool-env.sh >/dev/null
 	cargo test --release --doc --workspace
 	cargo nextest run --release --workspace
 

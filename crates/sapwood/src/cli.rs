@@ -155,7 +155,10 @@ mod tests {
             std::fs::write(path, &page).unwrap();
         }
         let found = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(found == page, "docs/cli.md is not what the code says: set SAPWOOD_WRITE_DOCS=1 and run this test");
+        assert!(
+            found == page,
+            "docs/cli.md is not what the code says: set SAPWOOD_WRITE_DOCS=1 and run this test"
+        );
     }
 
     #[test]

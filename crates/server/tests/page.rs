@@ -22,7 +22,7 @@ use sapwood_types::{Height, Output, Tx, TxId};
 
 const ADMIN: &str = "the-admin-token-of-the-page-test";
 /// How far the persister of the test is behind.
-const PERSISTER_LAG: u32 = 25;
+const PERSISTER_LAG: u32 = 10;
 
 fn policy() -> Policy {
     Policy { reorg_window: 12, coinbase_maturity: 5, ..Policy::with_retention(20) }

@@ -107,7 +107,9 @@ pub(crate) fn database_options(options: &EmbeddedOptions) -> Options {
     database.set_wal_bytes_per_sync(1 << 20);
     // A slow column family must not keep old logs alive for ever: this bounds both disk and the replay after a crash.
     database.set_max_total_wal_size(4 * options.write_buffer_bytes as u64);
+    // What the engine tells about itself would otherwise grow until the next start.
     database.set_keep_log_file_num(4);
+    database.set_max_log_file_size(options.write_buffer_bytes.clamp(1 << 20, 16 << 20));
     if options.durability == Durability::CleanStopOnly {
         // Without a log only a flush of all families at once is consistent. It excludes pipelined writes.
         database.set_atomic_flush(true);

@@ -113,8 +113,10 @@ struct ServeReport {
     txs_per_block: u32,
     blocks_per_second: f64,
     records_pruned: u64,
-    memory_before_bytes: Option<u64>,
-    memory_after_bytes: Option<u64>,
+    memory_bytes: u64,
+    /// What memory grew by in rounds without load, where caches fill, and in those with load.
+    memory_grown_alone_bytes: i64,
+    memory_grown_loaded_bytes: i64,
     connections: usize,
     same_priority: bool,
 }
@@ -150,10 +152,15 @@ impl Serve {
         // Caches and threads come to life in the first round, which does not count.
         node.round_with(self, "/api/v1/status", &script, &mut Times::default()).await?;
         let before = node.serving.node.sample().await;
+        let (mut grown_alone, mut grown_loaded) = (0, 0);
         for _ in 0..self.rounds {
             for (path, times, told) in &mut loaded {
+                let start = node.memory().await;
                 node.round(self, &mut alone).await?;
+                let between = node.memory().await;
                 told.push(node.round_with(self, path, &script, times).await?);
+                grown_alone += between - start;
+                grown_loaded += node.memory().await - between;
             }
         }
         let after = node.serving.node.sample().await;
@@ -169,8 +176,9 @@ impl Serve {
             txs_per_block: self.txs,
             blocks_per_second: self.speed,
             records_pruned: after.prune.deleted - before.prune.deleted,
-            memory_before_bytes: before.process.resident_bytes,
-            memory_after_bytes: after.process.resident_bytes,
+            memory_bytes: after.process.resident_bytes.unwrap_or_default(),
+            memory_grown_alone_bytes: grown_alone,
+            memory_grown_loaded_bytes: grown_loaded,
             connections: self.connections,
             same_priority: self.same_priority,
         })
@@ -268,6 +276,12 @@ impl Measured {
             self.block().await?;
         }
         Ok(())
+    }
+
+    /// The memory of this process, in bytes. 0 where the system does not tell.
+    async fn memory(&self) -> i64 {
+        let bytes = self.serving.node.sample().await.process.resident_bytes.unwrap_or_default();
+        i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
     /// One more block, and how long it took.
@@ -396,19 +410,18 @@ impl fmt::Display for ServeReport {
             "\na block alone takes {:.1} ms, p99 {:.1} ms",
             self.apply_alone_p50_ms, self.apply_alone_p99_ms
         )?;
-        let mib = |bytes: Option<u64>| bytes.map_or("?".into(), |bytes| format!("{} MiB", bytes >> 20));
         writeln!(
             f,
-            "memory before {}, after {}",
-            mib(self.memory_before_bytes),
-            mib(self.memory_after_bytes)
+            "memory {} MiB; it grew by {} MiB in rounds without load and by {} MiB in those with load",
+            self.memory_bytes >> 20,
+            self.memory_grown_alone_bytes >> 20,
+            self.memory_grown_loaded_bytes >> 20
         )?;
+        let mark = |good: bool| if good { "✓" } else { "✗" };
         if let Some(points) = self.kinds.first() {
-            let mark = |good: bool| if good { "✓" } else { "✗" };
             writeln!(f, "\npoint reads ≥ 10,000/s {}", mark(points.requests_per_second >= 10_000.0))?;
             writeln!(f, "p99 < 20 ms            {}", mark(points.p99_ms < 20.0))?;
         }
-        let mark = |good: bool| if good { "✓" } else { "✗" };
         writeln!(
             f,
             "apply ≤ 1.10 × alone   {}",

@@ -137,6 +137,12 @@ mod tests {
         let mut config = Config::default();
         config.source.blocks = vec!["blocks".into()];
         config.validate().unwrap();
+        config.servers.host_names = vec!["node.example.org".into()];
+        config.validate().unwrap();
+        config.servers.host_names = vec!["https://node.example.org".into()];
+        let error = format!("{:#}", config.validate().unwrap_err());
+        assert!(error.contains("names only"), "{error}");
+        config.servers.host_names.clear();
         config.policy.retention = 100;
         let error = format!("{:#}", config.validate().unwrap_err());
         assert!(error.contains("less than the reorg window of 288"), "{error}");

@@ -416,6 +416,14 @@ impl Servers {
             (false, false) => Some(TlsFiles { certificate: self.certificate.clone(), key: self.key.clone() }),
             _ => anyhow::bail!("servers.certificate and servers.key belong together: give both, or none"),
         };
+        let is_name = |name: &String| {
+            !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || "-.".contains(one))
+        };
+        if let Some(wrong) = self.host_names.iter().find(|name| !is_name(name)) {
+            anyhow::bail!(
+                "servers.host_names has {wrong:?}: give names only, such as node.example.org, without https:// and without a port"
+            );
+        }
         let options = ServerOptions::default();
         let listen = |base: ListenOptions, address| ListenOptions {
             address,

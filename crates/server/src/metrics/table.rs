@@ -48,8 +48,8 @@ fn height(value: Option<u32>) -> Vec<Value> {
 
 /// The recent percentiles of one kind of work, in seconds.
 fn recent(timing: &TimingReport) -> Vec<Value> {
-    let value = |quantile: &str, ms: f64| (vec![quantile.to_owned()], ms / 1000.0);
-    vec![value("0.5", timing.p50_ms), value("0.99", timing.p99_ms)]
+    let value = |percentile: &str, ms: f64| (vec![percentile.to_owned()], ms / 1000.0);
+    vec![value("50", timing.p50_ms), value("99", timing.p99_ms)]
 }
 
 fn labelled<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<Value> {
@@ -139,9 +139,13 @@ pub const OURS: &[Metric] = &[
     metric("sapwood_apply_last_seconds", Gauge, &[], "Time the last block took", |r| {
         one(r.chain.apply.last_ms / 1000.0)
     }),
-    metric("sapwood_apply_recent_seconds", Gauge, &["quantile"], "Time a block took, of the last 512", |r| {
-        recent(&r.chain.apply)
-    }),
+    metric(
+        "sapwood_apply_recent_seconds",
+        Gauge,
+        &["percentile"],
+        "Time a block took, of the last 512",
+        |r| recent(&r.chain.apply),
+    ),
     metric("sapwood_rollbacks_total", Counter, &[], "Rollbacks done", |r| count(r.chain.rollback.count)),
     metric("sapwood_rollback_seconds_total", Counter, &[], "Time spent on taking blocks back", |r| {
         one(r.chain.rollback.total_seconds)
@@ -152,7 +156,7 @@ pub const OURS: &[Metric] = &[
     metric(
         "sapwood_rollback_recent_seconds",
         Gauge,
-        &["quantile"],
+        &["percentile"],
         "Time a rollback took, of the last 512",
         |r| recent(&r.chain.rollback),
     ),
@@ -214,7 +218,7 @@ pub const OURS: &[Metric] = &[
     metric(
         "sapwood_prune_recent_seconds",
         Gauge,
-        &["quantile"],
+        &["percentile"],
         "Time a pruning job took, of the last 512",
         |r| recent(&r.prune.timing),
     ),

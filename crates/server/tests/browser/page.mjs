@@ -224,7 +224,9 @@ try {
   });
 
   if (shots) {
-    await page.waitForFunction(async () => (await (await fetch("/api/v1/history")).json()).at_ms.length > 240, null, { timeout: 150_000, polling: 1000 });
+    // Long enough for the disk to be flat while the line without pruning rises.
+    const points = async () => (await (await fetch(`${PAGE_URL}/api/v1/history`)).json()).at_ms.length;
+    while (await points() < 480) await new Promise((resolve) => setTimeout(resolve, 1000));
     await page.reload();
     await page.waitForSelector("#chart-disk canvas");
     await page.waitForFunction(() => document.querySelectorAll("#legend-disk span").length > 3);
