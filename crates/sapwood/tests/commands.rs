@@ -193,6 +193,66 @@ fn kill_after(args: &[&str], wait: Duration) -> bool {
     killed
 }
 
+/// The blocks of a file, each with its magic and length.
+fn records(file: &[u8]) -> Vec<&[u8]> {
+    let mut records = Vec::new();
+    let mut rest = file;
+    while let Some(length) = rest.get(4..8) {
+        let (record, after) = rest.split_at(8 + u32::from_le_bytes(length.try_into().unwrap()) as usize);
+        records.push(record);
+        rest = after;
+    }
+    records
+}
+
+/// Files are imported one after the other, each beginning where the one before ended, in any order and again: nothing is taken back.
+#[test]
+fn files_of_a_later_part_go_on_from_what_is_applied_and_those_of_an_earlier_part_change_nothing() {
+    let Some(dir) = bitcoin() else { return };
+    let whole = fs::read(dir.join("chain-mainnet-0-4312/blk00000.dat")).unwrap();
+    let records = records(&whole);
+    assert_eq!(records.len(), 4313);
+    let temporary = tempfile::tempdir().unwrap();
+    let part = |name: &str, range: std::ops::Range<usize>| {
+        let path = temporary.path().join(name);
+        fs::write(&path, records[range].concat()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let data = temporary.path().join("data");
+    let data = data.to_str().unwrap();
+    let import = |file: &str| ["import", "bitcoin", "--data", data, file].map(str::to_owned);
+    let run_import = |file: &str| printed(&import(file).each_ref().map(String::as_str));
+    let refuse_import = |file: &str, more: &[&str]| {
+        refused(&[&import(file).each_ref().map(String::as_str)[..], more].concat())
+    };
+    let height = || json(&["status", "--data", data, "--json"])["last_applied"]["height"].as_u64().unwrap();
+    let (first, second, overlapping, last) =
+        (part("a", 0..200), part("b", 200..2000), part("c", 1900..3000), part("d", 3000..4313));
+
+    // With nothing applied there is nothing to go on from, and no directory is made.
+    let error = refuse_import(&second, &[]);
+    assert!(error.contains("none of the 1800 blocks") && !Path::new(data).exists(), "{error}");
+
+    run_import(&first);
+    assert_eq!(height(), 199);
+    assert!(refuse_import(&overlapping, &[]).contains("none of the 1100 blocks"));
+    let elsewhere = format!("400:{}", "17".repeat(32));
+    assert!(refuse_import(&last, &["--after", &elsewhere]).contains("not applied here"));
+    assert_eq!(height(), 199);
+    run_import(&second);
+    assert_eq!(height(), 1999);
+    // A part of what is applied.
+    run_import(&first);
+    run_import(&part("e", 0..1950));
+    assert_eq!(height(), 1999);
+    run_import(&overlapping);
+    assert_eq!(height(), 2999);
+    run_import(&last);
+    assert_eq!(height(), 4312);
+    run_import(&last);
+    assert_eq!(muhash(data), MUHASH_4312);
+}
+
 /// Killed with SIGKILL at random moments, 60 times in the middle of an import.
 #[test]
 fn killed_during_import_the_final_hash_is_right() {

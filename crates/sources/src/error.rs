@@ -39,8 +39,9 @@ pub enum SourceError {
     /// The block files have no blocks.
     #[error(
         "no block of {network} was found in {path} or any file beside it; its first bytes are {first}. \
-         If a newer node wrote the files, copy its xor.dat too",
-        path = path.display()
+         {fix}",
+        path = path.display(),
+        fix = no_blocks_fix(first)
     )]
     NoBlocks {
         /// The network that was asked for.
@@ -176,6 +177,16 @@ impl fmt::Display for Place {
             Place::Node { url } => write!(f, "from {url}"),
             Place::BuiltIn => f.write_str("that the program brings along"),
         }
+    }
+}
+
+/// What to do about files that begin with these bytes.
+fn no_blocks_fix(first: &str) -> &'static str {
+    // gzip, zstd, bzip2 and xz.
+    let packed = ["1f8b", "28b52ffd", "425a68", "fd377a58"].iter().any(|magic| first.starts_with(magic));
+    match packed {
+        true => "It is compressed: unpack it first",
+        false => "If a newer node wrote the files, copy its xor.dat too",
     }
 }
 

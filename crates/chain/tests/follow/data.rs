@@ -11,7 +11,7 @@ use std::{
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_rules::Policy;
 use sapwood_sources::{
-    BlockSource,
+    BlockSource, ChainPoint,
     bitcoin::{BlkOptions, BlkSource, Network, blk::FileOrder, blk::RawBlock},
 };
 use sapwood_store::{RollbackMode, Store, StoreDiagnose as _, StoreRead as _, UtxoSet};
@@ -48,6 +48,11 @@ pub(crate) fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&read(path)).unwrap()
 }
 
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
 /// Block files in a directory of their own.
 pub(crate) struct Files(tempfile::TempDir);
 
@@ -68,6 +73,12 @@ impl Files {
 
     pub(crate) fn open(&self, network: Network) -> BlkSource {
         open(network, self.0.path())
+    }
+
+    /// Files that begin after this block.
+    pub(crate) fn open_after(&self, network: Network, anchor: ChainPoint) -> BlkSource {
+        let options = BlkOptions { anchor: Some(anchor), ..BlkOptions::new(network, [self.0.path()]) };
+        BlkSource::open(options, |_| ControlFlow::Continue(())).unwrap()
     }
 
     pub(crate) fn in_order(&self, network: Network) -> Vec<RawBlock> {

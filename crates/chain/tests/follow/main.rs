@@ -4,7 +4,11 @@
 
 mod asynchronous;
 mod bad_branches;
+mod coins;
 mod core_chains;
 mod data;
+mod real_blocks;
+mod refused_blocks;
+mod rivals;
 mod scripted;
 mod trouble;

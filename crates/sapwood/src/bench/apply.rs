@@ -1,4 +1,5 @@
-//! `bench apply`: the store against the bare engine, pruning, and reopening after a kill.
+//! `bench apply`: the store against the bare engine, pruning, reopening after a kill, and blocks of real size through planner
+//! and applier.
 
 use std::{
     io::{BufRead, BufReader},
@@ -20,6 +21,7 @@ use sapwood_store_embedded::{
 use super::{
     Shape,
     chain::{BenchChain, RETENTION, prune_all},
+    following::Following,
     measure::{Times, bytes_on_disk, peak_rss_bytes},
     print_report, progress,
     pruning::{apply_beside_pruning, with_and_without_check},
@@ -30,7 +32,7 @@ use super::{
 /// Blocks the child applies before it is killed, so that there is a log to replay.
 const BLOCKS_BEFORE_KILL: usize = 25;
 
-/// Measure block apply and pruning on the embedded store.
+/// Measure block apply and pruning on the embedded store, and what planner, applier and options add to it.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     #[command(flatten)]
@@ -105,7 +107,9 @@ impl Apply {
         let live_outputs = chain.store.counts().await?.unspent;
         let bytes = bytes_on_disk(&store_directory);
         drop(chain);
+        let peak_rss_bytes = peak_rss_bytes();
         let reopen = self.reopen_after_kill(&directory.join("killed"))?;
+        let following = Following::new(self.quick, self.json).measure(&directory.join("following")).await?;
 
         let txs = (self.blocks * self.shape.txs) as f64;
         let made_per_second = txs / apply.total().as_secs_f64();
@@ -121,13 +125,14 @@ impl Apply {
             child_check_ratio: without_check.per_second() / prune_per_s,
             apply_while_pruning_ratio: beside.ratio(),
             bytes_per_live_output: bytes as f64 / live_outputs as f64,
-            peak_rss_bytes: peak_rss_bytes(),
+            peak_rss_bytes,
             reopen_after_kill_ms: reopen.as_secs_f64() * 1000.0,
             blocks: self.blocks,
             txs_per_block: self.shape.txs,
             outputs_at_start,
             live_outputs,
             records_pruned: with_check.records + without_check.records + beside.pruned,
+            following,
         })
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::following::{FollowingFigures, MOST_OVER_STORE};
+
 /// Everything `bench apply` measures.
 #[derive(Debug, Serialize)]
 pub(super) struct ApplyReport {
@@ -24,6 +26,8 @@ pub(super) struct ApplyReport {
     pub(super) outputs_at_start: u64,
     pub(super) live_outputs: u64,
     pub(super) records_pruned: u64,
+    #[serde(flatten)]
+    pub(super) following: FollowingFigures,
 }
 
 /// Everything `bench prune` measures.
@@ -89,7 +93,20 @@ impl ApplyReport {
             self.child_check_ratio,
             self.prune_over_make,
         ));
+        let following = &self.following;
         rows.extend([
+            Row::at_most(
+                "planner and applier against the store alone",
+                following.chain_over_store,
+                MOST_OVER_STORE,
+                "≤ 1.25 ×",
+            ),
+            Row {
+                what: "slowest block of 2,000 transactions",
+                measured: format!("{:.0} ms", following.slowest_block_ms),
+                target: "< 1,000 ms",
+                holds: Some(following.slowest_block_ms < 1000.0),
+            },
             Row {
                 what: "reopen after kill -9",
                 measured: format!("{:.0} ms", self.reopen_after_kill_ms),
@@ -161,7 +178,12 @@ fn write_table(
 impl fmt::Display for ApplyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let measured = (self.blocks, self.txs_per_block, self.outputs_at_start, self.records_pruned);
-        write_table(f, measured, self.rows())
+        write_table(f, measured, self.rows())?;
+        writeln!(f, "\n100 blocks of 2,000 transactions")?;
+        for (what, seconds, ratio) in self.following.rows() {
+            writeln!(f, "  {what:<48} {seconds:>14.2} s   {ratio}")?;
+        }
+        Ok(())
     }
 }
 

@@ -2,20 +2,22 @@
 
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
-use sapwood_chain::{ApplyMode, Chain, ChainOptions, DEFAULT_QUEUE, Events, FollowOptions, Follower, Stop};
+use sapwood_chain::{
+    ApplyMode, Chain, ChainError, ChainOptions, DEFAULT_QUEUE, Events, FollowOptions, Follower, Stop,
+};
 use sapwood_rules::Policy;
 use sapwood_sources::{
-    ChainPoint,
-    bitcoin::{BlkOptions, BlkSource, Network},
+    BlockSource as _, ChainPoint,
+    bitcoin::{BlkOptions, BlkSource, Network, blk::BlkReport},
 };
 use sapwood_store::{RollbackMode, Store, StoreRead as _};
 use sapwood_store_embedded::EmbeddedOptions;
 use sapwood_types::{BlockHash, Height};
 
 use super::DataArg;
-use crate::node::{NodeFile, counting_bar, follow_bar, runtime, stop_on_signals};
+use crate::node::{self, NodeFile, counting_bar, follow_bar, runtime, stop_on_signals};
 
 /// Which chain.
 #[derive(Debug, Subcommand)]
@@ -88,17 +90,20 @@ impl ImportBitcoin {
         };
         policy.validate()?;
         // Everything that can be wrong with what was asked for comes before anything is made.
-        let source = self.open_source(stop.clone()).await?;
+        let source = self.open_source(self.after, stop.clone()).await?;
         let directory = self.data.directory();
-        let node = NodeFile {
+        if !directory.store().exists() {
+            refuse_if_nothing_connects(&source.report())?;
+        }
+        let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: self.network.to_string(),
             address_index: self.address_index,
             policy: policy.into(),
         };
-        directory.claim(&node)?;
+        directory.claim(&node_file)?;
         let options = EmbeddedOptions { utxo_hash: self.utxo_hash, ..EmbeddedOptions::default() };
-        let store = directory.open(&node, options)?;
+        let store = directory.open(&node_file, options)?;
 
         let started = Instant::now();
         let before = store.last_applied().await?;
@@ -106,12 +111,22 @@ impl ImportBitcoin {
             if self.asynchronous { ApplyMode::Async { queue: DEFAULT_QUEUE } } else { ApplyMode::Sync };
         let chain_options = ChainOptions { mode, rollback: RollbackMode::Follower };
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
+        let source = match node::anchor(&chain, &source).await? {
+            Some(anchor) if self.after.is_none() => self.open_source(Some(anchor), stop.clone()).await?,
+            _ => source,
+        };
+        let report = source.report();
+        say_what_is_odd(&report);
+        let has_more = has_more(&chain, &source, self.after).await?;
         let follow = FollowOptions { stop_at: self.stop_at.map(Height), ..FollowOptions::default() };
         let follower = Follower::new(chain.clone(), Arc::new(source.clone()), follow, stop.clone());
         let (bar, drawing) = follow_bar(follower.progress());
         let result = async {
-            follower.reconcile().await?;
-            follower.catch_up().await
+            if has_more {
+                follower.reconcile().await?;
+                follower.catch_up().await?;
+            }
+            Ok::<_, ChainError>(())
         }
         .await;
         drawing.abort();
@@ -119,8 +134,10 @@ impl ImportBitcoin {
         chain.close().await?;
         result?;
 
-        let tip = source.report().tip;
-        crate::status::note_tip(&store, tip).await?;
+        let tip = report.tip;
+        if has_more {
+            crate::status::note_tip(&store, tip).await?;
+        }
         let last = store.last_applied().await?;
         let figures = chain.figures();
         let seconds = started.elapsed().as_secs_f64();
@@ -134,6 +151,9 @@ impl ImportBitcoin {
                 "transactions": figures.transactions,
                 "rejected": follower.rejected().iter().map(|rejected| serde_json::json!({
                     "hash": rejected.hash.to_string(), "cause": rejected.cause.to_string() })).collect::<Vec<_>>(),
+                "unconnected": report.unconnected,
+                "bytes_passed_over": report.notes.iter().map(|note| note.skipped).sum::<u64>(),
+                "cut_off": report.notes.iter().filter(|note| note.torn.is_some()).count(),
                 "seconds": seconds,
                 "interrupted": stop.is_asked(),
             });
@@ -156,9 +176,9 @@ impl ImportBitcoin {
         Ok(())
     }
 
-    /// Reads the headers of all blocks, and says what is odd about the files.
-    async fn open_source(&self, stop: Stop) -> anyhow::Result<BlkSource> {
-        let options = BlkOptions { anchor: self.after, ..BlkOptions::new(self.network, self.places.clone()) };
+    /// Reads the headers of all blocks.
+    async fn open_source(&self, anchor: Option<ChainPoint>, stop: Stop) -> anyhow::Result<BlkSource> {
+        let options = BlkOptions { anchor, ..BlkOptions::new(self.network, self.places.clone()) };
         let (bar, show) = counting_bar("reading headers");
         let open = move || {
             BlkSource::open(options, |progress| {
@@ -168,23 +188,78 @@ impl ImportBitcoin {
         };
         let source = tokio::task::spawn_blocking(open).await.context("reading headers")??;
         bar.finish_and_clear();
-        let report = source.report();
-        for note in &report.notes {
-            let path = note.path.display();
-            if note.skipped > 0 {
-                eprintln!("{path}: {} bytes are not part of any block, and were passed over", note.skipped);
-            }
-            if let Some(offset) = note.torn {
-                eprintln!("{path}: the block at byte {offset} is cut off, and does not count");
-            }
-        }
-        if report.unconnected > 0 {
-            eprintln!(
-                "{} blocks hang in the air, because a block before them is not in the files; the first is {}",
-                report.unconnected,
-                report.orphans.first().map_or_else(String::new, |orphan| orphan.hash.to_string())
-            );
-        }
         Ok(source)
     }
+}
+
+/// Says what is no error, but not as it should be.
+fn say_what_is_odd(report: &BlkReport) {
+    if report.blocks == 0 {
+        eprintln!("the files hold no block at all");
+    }
+    for note in &report.notes {
+        let path = note.path.display();
+        if note.skipped > 0 {
+            eprintln!("{path}: {} bytes are not part of any block, and were passed over", note.skipped);
+        }
+        if let Some(offset) = note.torn {
+            eprintln!("{path}: the block at byte {offset} is cut off or damaged, and does not count");
+        }
+    }
+    if let (1.., Some(orphan)) = (report.unconnected, report.orphans.first()) {
+        eprintln!(
+            "{} blocks hang in the air, because a block before them is not in the files; the first is {}, which follows {}",
+            report.unconnected, orphan.hash, orphan.parent
+        );
+    }
+}
+
+/// With nothing applied there is nothing that files could go on from.
+fn refuse_if_nothing_connects(report: &BlkReport) -> anyhow::Result<()> {
+    match report.orphans.first() {
+        Some(orphan) if report.unconnected == report.blocks => bail!(
+            "none of the {} blocks in the files follows {}; the first one is {}, which follows {}. Import the files before \
+             them first, or check that they are of this network",
+            report.blocks,
+            report.tip,
+            orphan.hash,
+            orphan.parent
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the files have anything that is not applied. Files are no authority on where the chain ends, as a node is: what is
+/// applied is not taken back because they end earlier.
+async fn has_more(chain: &Chain, source: &BlkSource, after: Option<ChainPoint>) -> anyhow::Result<bool> {
+    let Some(last) = chain.last().await? else { return Ok(true) };
+    if source.header(&last.hash).await?.is_some() {
+        return Ok(true);
+    }
+    let report = source.report();
+    let tip = report.tip;
+    if let Some(after) = after
+        && chain.hash_at(after.height).await? != Some(after.hash)
+    {
+        bail!(
+            "the files are said to begin after {after}, which is not applied here or too far back; the last applied block is \
+             {last}. Nothing was changed"
+        );
+    }
+    if chain.hash_at(tip.height).await? == Some(tip.hash) {
+        ensure!(
+            report.blocks > report.unconnected,
+            "none of the {} blocks in the files follows what is applied, which ends with {last}. Nothing was changed: give the \
+             files in between first",
+            report.blocks
+        );
+        eprintln!("the files end with {tip}, and all of that is applied already");
+        return Ok(false);
+    }
+    ensure!(
+        tip.height > last.height,
+        "the files end with {tip} and do not have {last}, the last applied block. Nothing was changed: give files that go on \
+         from it, or take blocks back first with `sapwood rollback`"
+    );
+    Ok(true)
 }

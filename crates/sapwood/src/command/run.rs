@@ -8,7 +8,7 @@ use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follo
 use sapwood_pruner::Bodies;
 use sapwood_server::address::ChainKind;
 use sapwood_sources::{
-    BlockSource,
+    BlockSource, ChainPoint,
     bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource},
 };
 use sapwood_store::{AddressIndexing, Store, StoreRead as _};
@@ -16,7 +16,7 @@ use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::{
     config::{Config, Mode, SourceKind},
-    node::{Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
+    node::{self, Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
     status::note_tip,
 };
 
@@ -46,19 +46,21 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         let stop = Stop::default();
         stop_on_signals(stop.clone())?;
         let network: Network = config.chain.network.parse()?;
-        let Some(source) = stop.or(open_source(config, network, stop.clone())).await else { return Ok(()) };
-        let source = source?;
-        let node = NodeFile {
+        let Some(opened) = stop.or(Opened::open(config, network, None, stop.clone())).await else {
+            return Ok(());
+        };
+        let opened = opened?;
+        let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: network.to_string(),
             address_index: config.chain.address_index,
             policy: config.policy()?.into(),
         };
         let directory = Directory::new(&config.data.directory);
-        directory.claim(&node)?;
+        directory.claim(&node_file)?;
         let options =
             EmbeddedOptions { utxo_hash: config.chain.utxo_hash, ..EmbeddedOptions::from(&config.store) };
-        let store = directory.open(&node, options)?;
+        let store = directory.open(&node_file, options)?;
 
         let mode = match config.apply.mode {
             Mode::Sync => ApplyMode::Sync,
@@ -66,6 +68,13 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         };
         let chain_options = ChainOptions { mode, rollback: config.apply.rollback.into() };
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
+        let source = match &opened {
+            Opened::Node(source) => Arc::clone(source),
+            Opened::Files(files) => match node::anchor(&chain, files).await? {
+                None => Arc::new(files.clone()),
+                anchor => Opened::open(config, network, anchor, stop.clone()).await?.source(),
+            },
+        };
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
         let follower = Follower::new(chain.clone(), Arc::clone(&source), follow, stop.clone());
         let bodies = Bodies::open(&config.bodies.location(&directory.bodies()))?
@@ -120,27 +129,47 @@ async fn note_tips(source: Arc<dyn BlockSource>, store: EmbeddedStore) {
     }
 }
 
-async fn open_source(config: &Config, network: Network, stop: Stop) -> anyhow::Result<Arc<dyn BlockSource>> {
-    let source = &config.source;
-    match source.kind {
-        SourceKind::Blocks => {
-            let options = BlkOptions::new(network, source.blocks.clone());
-            let open = move || {
-                BlkSource::open(options, |_| match stop.is_asked() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                })
-            };
-            Ok(Arc::new(tokio::task::spawn_blocking(open).await.context("reading headers")??))
+/// A source that has been opened.
+enum Opened {
+    Files(BlkSource),
+    Node(Arc<dyn BlockSource>),
+}
+
+impl Opened {
+    async fn open(
+        config: &Config,
+        network: Network,
+        anchor: Option<ChainPoint>,
+        stop: Stop,
+    ) -> anyhow::Result<Self> {
+        let source = &config.source;
+        match source.kind {
+            SourceKind::Blocks => {
+                let options = BlkOptions { anchor, ..BlkOptions::new(network, source.blocks.clone()) };
+                let open = move || {
+                    BlkSource::open(options, |_| match stop.is_asked() {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    })
+                };
+                Ok(Opened::Files(tokio::task::spawn_blocking(open).await.context("reading headers")??))
+            }
+            SourceKind::Node => {
+                let auth = if source.user.is_empty() {
+                    Auth::cookie_in(&source.node_directory, network)
+                } else {
+                    Auth::Password { user: source.user.clone(), password: source.password.clone() }
+                };
+                let options = RpcOptions::new(network, source.node_url.clone(), auth);
+                Ok(Opened::Node(Arc::new(RpcSource::connect(options).await?)))
+            }
         }
-        SourceKind::Node => {
-            let auth = if source.user.is_empty() {
-                Auth::cookie_in(&source.node_directory, network)
-            } else {
-                Auth::Password { user: source.user.clone(), password: source.password.clone() }
-            };
-            let options = RpcOptions::new(network, source.node_url.clone(), auth);
-            Ok(Arc::new(RpcSource::connect(options).await?))
+    }
+
+    fn source(self) -> Arc<dyn BlockSource> {
+        match self {
+            Opened::Files(files) => Arc::new(files),
+            Opened::Node(source) => source,
         }
     }
 }

@@ -273,3 +273,24 @@ fn opening_can_be_watched_and_stopped() {
     });
     assert!(matches!(stopped.map(|_| ()), Err(SourceError::Interrupted)));
 }
+
+#[test]
+fn compressed_files_are_said_to_be_compressed() {
+    for magic in [[0x1f, 0x8b, 8, 0], [0x28, 0xb5, 0x2f, 0xfd], *b"BZh9", [0xfd, b'7', b'z', b'X']] {
+        let files = Files::of(&[magic.as_slice(), &noise(5000, 9)].concat());
+        let error = try_open(MAINNET, [files.path()]).unwrap_err();
+        assert!(error.to_string().contains("unpack it first"), "{error}");
+    }
+}
+
+/// Nothing is left out in silence.
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_an_error() {
+    let Some(blocks) = first_blocks(3) else { return };
+    let files = Files::of(&records(&blocks));
+    let link = files.path().join("blk00001.dat");
+    std::os::unix::fs::symlink("/no/such/file", &link).unwrap();
+    let error = try_open(MAINNET, [files.path()]).unwrap_err();
+    assert!(matches!(&error, SourceError::File { path, .. } if *path == link), "{error}");
+}

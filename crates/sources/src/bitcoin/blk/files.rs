@@ -57,6 +57,11 @@ impl BlockFile {
         Ok(Looks { length: about.len(), changed: about.modified().ok() })
     }
 
+    /// Whether it is a link to nothing. A file that was deleted leaves no link.
+    pub(crate) fn is_dangling(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok()
+    }
+
     pub(crate) fn open(&self) -> Result<File, SourceError> {
         File::open(&self.path).map_err(SourceError::file(&self.path))
     }

@@ -76,7 +76,9 @@ impl BlkSource {
         for (number, file) in shared.state.read().files.iter().enumerate() {
             let looks = match file.looks() {
                 // A pruning node deletes its oldest files. Whoever wants a block of it is told then.
-                Err(SourceError::File { kind: io::ErrorKind::NotFound, .. }) => continue,
+                Err(SourceError::File { kind: io::ErrorKind::NotFound, .. }) if !file.is_dangling() => {
+                    continue;
+                }
                 looks => looks?,
             };
             if file.seen != Some(looks) {
