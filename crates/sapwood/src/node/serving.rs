@@ -138,18 +138,23 @@ impl Serving {
     }
 }
 
-/// How much lower the priority of threads that answer requests is: in a full machine they get about a tenth of what a thread that
-/// applies blocks gets.
-const NICE: i32 = 10;
+/// How much lower the priority of threads that answer requests is: where they compete for a processor, one of them gets about a
+/// thirtieth of what a thread that applies blocks gets.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 15;
 
 /// Threads of their own for those who ask, so that however much they ask, a block finds a processor.
+///
+/// Few threads, for reading too: a priority belongs to a thread, and many of a low one weigh as much as one of a high one.
 fn answering(give_way: bool) -> anyhow::Result<Runtime> {
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let mut builder = Builder::new_multi_thread();
-    builder.enable_all().thread_name("sapwood-answers");
+    builder.enable_all().thread_name("sapwood-answers").worker_threads(threads);
     if give_way {
+        builder.max_blocking_threads(threads);
+        // On Linux this is about the calling thread alone. Elsewhere it would be about the whole process, which would help nobody.
+        #[cfg(target_os = "linux")]
         builder.on_thread_start(|| {
-            // On Linux this is about the calling thread alone. Elsewhere it may be about the whole process, which would help nobody.
-            #[cfg(target_os = "linux")]
             if let Err(error) = rustix::process::nice(NICE) {
                 tracing::debug!(%error, "a thread keeps its priority");
             }
