@@ -21,7 +21,7 @@ use sapwood_chain::{Chain, ChainOptions, ChainState, Events};
 use sapwood_conformance::fixtures::{burn, child, coin, small};
 use sapwood_pruner::{Bodies, BodyLocation, Consumer, JobState, ManualClock, PrunerOptions};
 use sapwood_rules::Hold;
-use sapwood_store::{ApplyOptions, CreateRequest, Store, StoreDiagnose, StoreRead, StoreWrite};
+use sapwood_store::{ApplyOptions, CreateRequest, Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore, Faults};
 use sapwood_types::{Block, BlockHash, External, Height, Tx, TxId, TxRecord};
 
@@ -210,6 +210,11 @@ async fn look(directory: &Path, cast: &Cast) -> (&'static str, u64) {
     // The body may be gone already: the record is due, and the next job goes on with it. Nothing else has lost its body.
     let outside = bodies(directory).verify(&store, &small()).await.unwrap();
     assert_eq!((outside.missing.as_slice(), outside.orphans), (&[][..], 0), "{outside}");
+    // The cursor never lies behind a record that is due: all in front of it are gone.
+    if let Some(cursor) = store.prune_cursor().await.unwrap() {
+        let due = async |after| store.due(Height(15), after, 1000).await.unwrap().items;
+        assert_eq!(due(None).await, due(Some(cursor)).await, "the cursor has passed records that are due");
+    }
     let all_preserved = parents.iter().flatten().all(|parent| parent.head.preserve_until.is_some());
     let useless = records(&cast.useless).await;
     let some_gone = useless.iter().any(Option::is_none);
