@@ -160,7 +160,8 @@ impl Bodies {
     }
 
     /// Puts the body of a transaction outside if it belongs there. Call this before its record is made, and put what it returns
-    /// into the [`CreateRequest`](sapwood_store::CreateRequest).
+    /// into the [`CreateRequest`](sapwood_store::CreateRequest). Beside a running pruner use
+    /// [`Chain::create`](sapwood_chain::Chain::create), which claims the body until the record is there.
     pub async fn keep(&self, tx: &Tx, body: Bytes) -> Result<Option<External>, BodyError> {
         let Some(external) = self.belongs_outside(tx) else { return Ok(None) };
         self.put(tx.txid, external, body).await?;

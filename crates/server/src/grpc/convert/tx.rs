@@ -136,6 +136,7 @@ mod tests {
                 },
                 Output::data("data"),
             ],
+            raw: Bytes::from_static(b"as its chain writes it"),
         }
     }
 
