@@ -16,8 +16,10 @@ FUZZ_SANITIZER ?= none
 # Length of the long runs; `make test` runs the same tests with the short lengths built into them.
 CRASHES ?= 5000
 SEQUENCES ?= 100000
+SCHEDULES ?= 5000
+BLOCKS ?= 10000
 
-.PHONY: help setup build run test lint bench load fuzz crash prop docs clean
+.PHONY: help setup build run test lint bench load fuzz crash prop sim docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +80,9 @@ crash: setup ## Kill the embedded store CRASHES (5000) times and check what is l
 
 prop: setup ## Run SEQUENCES (100000) random sequences against the model
 	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
+
+sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work
+	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --release -p sapwood-pruner -E 'test(sim)' --no-capture
 
 docs: setup ## Build the API documentation
 	cargo doc --release --no-deps --workspace

@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Instant};
 
 use sapwood_sources::ChainPoint;
-use sapwood_store::{Applied, ApplyOptions, RollbackMode, RolledBack, Store};
+use sapwood_store::{
+    Applied, ApplyOptions, BatchResult, CreateError, CreateRequest, RollbackMode, RolledBack, Store,
+};
 use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::Mutex;
 
 use crate::{
-    ChainError, Event, Events, Plan, Timing, TimingSummary,
+    BodyKeeper, ChainError, Event, Events, Plan, Timing, TimingSummary,
     events::{BlockApplied, BlocksRolledBack},
     queue::{Queue, Queued},
 };
@@ -53,7 +55,8 @@ pub struct Chain {
 
 /// What applies blocks, one at a time.
 pub(crate) struct Worker {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) bodies: Option<Arc<dyn BodyKeeper>>,
     events: Events,
     options: ChainOptions,
     /// Held by whoever changes the chain.
@@ -78,9 +81,31 @@ pub struct ChainFigures {
 
 impl Chain {
     /// The chain on `store`, which tells `events`. In async mode it needs a Tokio runtime.
+    ///
+    /// Everything of a transaction goes into its record, however large it is: see [`Chain::with_bodies`].
     pub fn new(store: Arc<dyn Store>, events: Events, options: ChainOptions) -> Self {
+        Self::over(store, events, options, None)
+    }
+
+    /// The chain on `store`, with the bodies of large transactions outside it.
+    pub fn with_bodies(
+        store: Arc<dyn Store>,
+        events: Events,
+        options: ChainOptions,
+        bodies: Arc<dyn BodyKeeper>,
+    ) -> Self {
+        Self::over(store, events, options, Some(bodies))
+    }
+
+    fn over(
+        store: Arc<dyn Store>,
+        events: Events,
+        options: ChainOptions,
+        bodies: Option<Arc<dyn BodyKeeper>>,
+    ) -> Self {
         let worker = Arc::new(Worker {
             store,
+            bodies,
             events,
             options,
             turn: Mutex::new(()),
@@ -131,6 +156,17 @@ impl Chain {
             Some(queue) => queue.push(Queued { block, options }).await.map(|()| None),
             None => self.apply_now(block, options).await.map(Some),
         }
+    }
+
+    /// Stores transactions at a height, the bodies of large ones first: see [`StoreWrite::create`](sapwood_store::StoreWrite::create).
+    /// If one of the bodies cannot be kept, nothing is written.
+    pub async fn create(
+        &self,
+        batch: Vec<CreateRequest>,
+        height: Height,
+    ) -> Result<BatchResult<(), CreateError>, ChainError> {
+        let worker = Arc::clone(&self.worker);
+        run_to_end(async move { worker.create(batch, height).await }).await
     }
 
     /// Waits until every queued block is applied. Tells the failure of one of them.
@@ -200,6 +236,7 @@ impl Worker {
         let _turn = self.turn.lock().await;
         let started = Instant::now();
         let plan = Plan::of(&block)?;
+        let (_bodies, options) = self.keep_bodies(&block, options).await?;
         let applied = self.store.apply_block(block, options).await?;
         self.apply.note(started.elapsed());
         self.transactions.fetch_add(plan.transactions as u64, std::sync::atomic::Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use sapwood_sources::{ChainPoint, SourceError};
 use sapwood_store::{ApplyError, RollbackError, StoreError};
-use sapwood_types::{BlockHash, Height};
+use sapwood_types::{BlockHash, Height, TxId};
 
 use crate::PlanError;
 
@@ -71,6 +71,14 @@ pub enum ChainError {
         /// What is wrong.
         cause: Box<ChainError>,
     },
+    /// The body of a large transaction could not be put where bodies are kept.
+    #[error("the body of transaction {txid} could not be kept, so nothing was written: {cause}")]
+    Body {
+        /// The transaction.
+        txid: TxId,
+        /// Why not.
+        cause: String,
+    },
     /// The chain was closed.
     #[error("the chain is closed: no more blocks are taken")]
     Closed,
@@ -87,8 +95,14 @@ impl ChainError {
         }
     }
 
-    /// Whether it may be gone at the next try, without anybody doing anything.
+    /// Whether it may be gone at the next try.
     pub fn may_pass(&self) -> bool {
-        matches!(self, ChainError::Source(error) if error.may_pass())
+        match self {
+            ChainError::Source(error) => error.may_pass(),
+            // Full, slow, unreachable or locked up: somebody mends it, and nothing was written meanwhile.
+            ChainError::Body { .. } => true,
+            ChainError::Earlier { cause, .. } => cause.may_pass(),
+            _ => false,
+        }
     }
 }

@@ -262,6 +262,7 @@ impl Follower {
             allow_overwrite: self.source.allows_overwrite(height, hash),
             subsidy: self.source.subsidy(height),
             block_id: None,
+            bodies_above: None,
         }
     }
 

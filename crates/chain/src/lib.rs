@@ -2,10 +2,12 @@
 //!
 //! - [`Plan`] says what a block will do, from the block alone.
 //! - [`Chain`] puts blocks onto a store and takes them back, one after the other, at once or through a queue.
+//! - [`BodyKeeper`] keeps bodies of large transactions outside the store; the chain has them put there before it writes records.
 //! - [`Follower`] keeps a chain where its source is: it reconciles at start, catches up, changes branches, and goes back if the
 //!   new one turns out bad.
 //! - [`Events`] tells everybody, and waits for nobody.
 
+mod bodies;
 mod chain;
 mod error;
 pub mod events;
@@ -16,6 +18,7 @@ mod queue;
 mod reorg;
 mod timing;
 
+pub use bodies::{Body, BodyClaim, BodyFailure, BodyKeeper};
 pub use chain::{ApplyMode, Chain, ChainFigures, ChainOptions, DEFAULT_QUEUE};
 pub use error::ChainError;
 pub use events::{ChainState, Event, Events, Latest, Subscription, Told};

@@ -170,6 +170,7 @@ mod tests {
                 .map(|(of, vout)| Input::of(OutPoint::new(TxId([*of; 32]), *vout)))
                 .collect(),
             outputs: vec![Output::new(1, &b"owner"[..]), Output::data(&b"data"[..])],
+            raw: Default::default(),
         }
     }
 

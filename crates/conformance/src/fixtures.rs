@@ -64,6 +64,7 @@ pub fn coin(label: &str, outputs: u32) -> Tx {
         coinbase: false,
         inputs: Vec::new(),
         outputs: (0..outputs).map(output).collect(),
+        raw: Default::default(),
     }
 }
 

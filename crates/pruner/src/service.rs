@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -115,6 +115,7 @@ impl Pruner {
             phase: Mutex::new(None),
             position: Mutex::new(position.clone()),
             preserved: Mutex::default(),
+            next_body_part: AtomicU8::new(0),
             totals: Mutex::default(),
         });
         shared.metrics.enabled.set(enabled.into());
@@ -122,10 +123,10 @@ impl Pruner {
             shared.persisted(persisted.height).await;
         }
         shared.submit(Trigger::StartUp, None, false);
-        let task = Arc::clone(&shared);
+        let (stopped, task) = (TellStopped(shared.stopped.clone()), Arc::clone(&shared));
         tokio::spawn(async move {
-            // Said last: whoever waits for it may open the store again.
-            let _stopped = TellStopped(task.stopped.clone());
+            // Dropped in the opposite order: whoever is told that the pruner has stopped can open the store again.
+            let _stopped = stopped;
             let task = task;
             tokio::join!(listen(&task, heard), work(&task, position));
         });
@@ -187,6 +188,8 @@ pub(crate) struct Shared {
     pub(crate) position: Mutex<Option<Cursor>>,
     /// Preservations that this pruner made.
     pub(crate) preserved: Mutex<Preserved>,
+    /// Where to look next for bodies without a record: those of ids that begin with this byte.
+    pub(crate) next_body_part: AtomicU8,
     pub(crate) totals: Mutex<Totals>,
 }
 

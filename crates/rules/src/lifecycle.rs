@@ -91,6 +91,7 @@ mod tests {
             coinbase: false,
             inputs: vec![],
             outputs: outputs.collect(),
+            raw: Default::default(),
         };
         let (mut master, extras) = pages_of(&tx, head);
         assert!(extras.is_empty());

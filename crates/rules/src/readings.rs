@@ -119,6 +119,7 @@ pub mod example {
             coinbase: false,
             inputs: vec![],
             outputs: vec![Output::new(50, &b"script"[..])],
+            raw: Default::default(),
         };
         let (mut parent, _) = pages_of(&tx, head);
         let spender = Spender::new(TxId([2; 32]), 0);

@@ -58,6 +58,49 @@ fn muhash(data: &str) -> String {
     json(&["status", "--data", data, "--json", "--utxo-hash"])["utxo"]["muhash"].as_str().unwrap().to_owned()
 }
 
+/// With a limit of nothing every transaction keeps its body outside.
+#[test]
+fn bodies_are_kept_outside_fetched_and_missed() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let blocks = bitcoin.join("chain-mainnet-0-4312/blk00000.dat");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, config, file) = (path("data"), path("sapwood.toml"), path("body"));
+    fs::write(&config, format!("[bodies]\nabove_kib = 0\ndirectory = {:?}\n", path("bodies"))).unwrap();
+    let places = ["--data", &data, "--config", &config];
+    let import =
+        [&["import", "bitcoin"], &places[..], &["--stop-at", "200", blocks.to_str().unwrap()]].concat();
+    printed(&import);
+
+    let verified = json(&[&["verify", "--json"], &places[..]].concat());
+    assert_eq!((&verified["clean"], &verified["bodies"]), (&true.into(), &verified["records"]));
+    assert_eq!(verified["bodies_without_record"], 0);
+    // The first payment of all, 275 bytes.
+    let txid = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16";
+    let tx = json(&[&["get", "tx", txid, "--body", &file], &places[..]].concat());
+    assert_eq!(tx["body"], format!("f4/18/{txid}.tx"));
+    let body = fs::read(&file).unwrap();
+    assert_eq!((body.len(), &body[..4]), (275, &[1, 0, 0, 0][..]));
+    // A rollback forgets transactions, and the import brings them back.
+    printed(&["rollback", "--data", &data, "--to", "160"]);
+    assert!(
+        json(&[&["verify", "--json"], &places[..]].concat())["bodies_without_record"].as_u64() > Some(40)
+    );
+    printed(&import);
+    assert_eq!(json(&[&["verify", "--json"], &places[..]].concat()), verified);
+
+    fs::remove_file(directory.path().join(format!("bodies/f4/18/{txid}.tx"))).unwrap();
+    let output = run(&[&["verify"], &places[..]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && said.contains(&format!("{txid} has no body")), "{said}");
+    let missing = refused(&[&["get", "tx", txid, "--body", &file], &places[..]].concat());
+    assert!(missing.contains("there is no object"), "{missing}");
+    // Another store keeps away from these bodies.
+    let other = path("other");
+    let import = ["import", "bitcoin", "--data", &other, "--config", &config, blocks.to_str().unwrap()];
+    assert!(refused(&import).contains("bodies of another store"));
+}
+
 #[test]
 fn mainnet_is_imported_looked_at_verified_and_taken_back() {
     let Some(bitcoin) = bitcoin() else { return };

@@ -121,6 +121,7 @@ async fn a_coin_that_stays(store: &EmbeddedStore) -> Tx {
         coinbase: true,
         inputs: Vec::new(),
         outputs: vec![Output::new(5_000, Bytes::from_static(b"a script nobody can meet"))],
+        raw: Default::default(),
     };
     store.create(vec![CreateRequest::mined(tx.clone(), 1, Height(1))], Height(1)).await.unwrap();
     tx

@@ -4,16 +4,18 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rocksdb::{FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
+use rocksdb::{Direction, FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
 use sapwood_store::{
-    EngineStats, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport, digest::StateDigest,
+    Cursor, EngineStats, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet,
+    check_limit, digest::StateDigest,
 };
-use sapwood_types::{DecodeError, Height, TxId};
+use sapwood_types::{DecodeError, Height, TxId, TxRecord};
 
 use crate::{
     EmbeddedStore,
     columns::Column,
     engine::{Engine, corrupt, decode_extra, decode_master, engine_error},
+    read::Snapshot,
 };
 
 /// Figures of a column family that RocksDB keeps at hand.
@@ -91,6 +93,36 @@ impl Engine {
         ))
     }
 
+    fn records(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError> {
+        check_limit(limit)?;
+        let snapshot = Snapshot::new(self);
+        let mut options = ReadOptions::default();
+        snapshot.pin(&mut options);
+        options.fill_cache(false);
+        options.set_total_order_seek(true);
+        // Behind the further pages of the last record shown.
+        let from = after.map(|cursor| [&cursor.0[..], &[0xff; 5]].concat()).unwrap_or_default();
+        let mode = IteratorMode::From(&from, Direction::Forward);
+        let (mut txids, mut more) = (Vec::new(), false);
+        for entry in self.db().iterator_cf_opt(self.column(Column::Tx)?, options, mode) {
+            let (key, _) = entry.map_err(engine_error("listing all records"))?;
+            match RecordKey::parse(&key) {
+                Some(RecordKey::Master(_)) if txids.len() == limit => {
+                    more = true;
+                    break;
+                }
+                Some(RecordKey::Master(txid)) => txids.push(txid),
+                Some(RecordKey::Extra(..)) => {}
+                None => return Err(corrupt("a record's key", DecodeError::BadNumber { field: "key" })),
+            }
+        }
+        let next = txids.last().filter(|_| more).map(|txid| Cursor(Bytes::copy_from_slice(&txid.0)));
+        let mut set = WorkingSet::new(&snapshot);
+        set.load_all_pages(&txids)?;
+        let records = txids.iter().map(|txid| set.record(*txid)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page { items: records.into_iter().flatten().collect(), next })
+    }
+
     fn engine_stats(&self, part: Option<&str>) -> Result<Vec<EngineStats>, StoreError> {
         let wanted: Vec<Column> =
             Column::ALL.into_iter().filter(|column| part.is_none_or(|part| part == column.name())).collect();
@@ -143,6 +175,10 @@ impl Engine {
 impl StoreDiagnose for EmbeddedStore {
     async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
         self.run(Engine::state_digest).await?
+    }
+
+    async fn records(&self, after: Option<Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError> {
+        self.run(move |engine| engine.records(after.as_ref(), limit)).await?
     }
 
     async fn verify(

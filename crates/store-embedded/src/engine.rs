@@ -134,6 +134,11 @@ impl Engine {
             schema.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
                 corrupt("the schema version", DecodeError::BadNumber { field: "schema version" })
             })?;
+        if found == 0 {
+            // No program ever wrote it: whatever made it so may have damaged more.
+            let cause = DecodeError::UnknownValue { field: "schema version", value: 0 };
+            return Err(corrupt("the schema version", cause));
+        }
         if found > SCHEMA {
             let directory = self.directory.clone();
             return Err(StoreError::NewerSchema { directory, found, known: SCHEMA });

@@ -72,7 +72,7 @@ impl Engine {
         let look = self.due_start.look();
         let snapshot = Snapshot::new(self);
         let page = snapshot.by_height(Column::Due, None, look.start()..=up_to, after, limit)?;
-        if after.is_none() && limit > 0 {
+        if after.is_none() {
             self.due_start.found(look, page.items.first().map_or(up_to, |(first, _)| *first));
         }
         let record = |(settled_at, txid)| DueRecord { settled_at, txid };

@@ -8,7 +8,7 @@ use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
     AddressKind, AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx,
-    Utxo, UtxoSet, WorkingSet, working_set::PageKey,
+    Utxo, UtxoSet, WorkingSet, check_limit, working_set::PageKey,
 };
 use sapwood_types::{
     BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
@@ -68,6 +68,7 @@ impl<'a> Snapshot<'a> {
         order: Order,
         limit: usize,
     ) -> Result<(Vec<Bytes>, bool), StoreError> {
+        check_limit(limit)?;
         let (from, to) = range;
         let mut options = self.options();
         options.set_total_order_seek(true);

@@ -171,13 +171,7 @@ impl StoreWrite for EmbeddedStore {
         height: Height,
     ) -> Result<Vec<TxId>, ConflictError> {
         self.run(move |engine| {
-            engine.change(|change| {
-                let mut losers = Vec::new();
-                for winner in winners {
-                    conflict::resolve(&mut change.set, winner, height, &mut losers)?;
-                }
-                Ok(losers)
-            })
+            engine.change(|change| conflict::resolve_all(&mut change.set, &winners, height))
         })
         .await?
     }

@@ -202,6 +202,8 @@ async fn entries_of_the_store_itself_that_cannot_be_read_are_refused() {
     open(directory.path()).unwrap();
     Raw::open(directory.path()).put("meta", "schema", b"1");
     assert_corrupt(directory.path(), "schema");
+    Raw::open(directory.path()).put("meta", "schema", 0u32.to_be_bytes());
+    assert_corrupt(directory.path(), "schema");
 }
 
 /// A store that has lost its schema version is not a new one: to start afresh in it would write over what is there.

@@ -43,6 +43,6 @@ pub use request::{
     AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendInput,
     SpendRequest, Unspend,
 };
-pub use traits::{Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite, UtxoProgress};
+pub use traits::{Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite, UtxoProgress, check_limit};
 pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};
 pub use working_set::{PageSource, WorkingSet};

@@ -121,6 +121,9 @@ pub struct ApplyOptions {
     pub subsidy: Option<u64>,
     /// The block's number in the store of the caller, if the caller numbers blocks. Otherwise the next free number is taken.
     pub block_id: Option<u32>,
+    /// The records of transactions with more than so many bytes, or more than one page of outputs, say that their body lives outside.
+    /// Whoever sets this has put those bodies there before: the chain does, see its `BodyKeeper`. Nothing for none.
+    pub bodies_above: Option<u32>,
 }
 
 /// A page of the address index.

@@ -2,6 +2,8 @@
 //!
 //! Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
 //! [`BatchError::Items`]; the others are written. Blocks are all or nothing.
+//!
+//! A listing with a limit of 0 is refused with [`StoreError::BadOption`]: see [`check_limit`].
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -11,6 +13,14 @@ use sapwood_rules::{Policy, PruneContext, SpendStatus};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
 
 use crate::{answer::*, error::*, request::*, utxo_set::UtxoSet};
+
+/// Refuses a listing of no entries: its page could neither have any nor say where to go on.
+pub fn check_limit(limit: usize) -> Result<(), StoreError> {
+    if limit > 0 {
+        return Ok(());
+    }
+    Err(StoreError::BadOption { problem: "a page of 0 entries was asked for: ask for at least 1".into() })
+}
 
 /// Called with how many records are done and about how many there are; may end the work.
 pub type UtxoProgress = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
@@ -197,6 +207,9 @@ pub trait StorePrune: Send + Sync {
 pub trait StoreDiagnose: Send + Sync {
     /// A hash of everything that can be observed. Equal states have equal hashes, whatever way led to them.
     async fn state_digest(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Whole records of everything there is, in the order of their ids. Not one moment: each page is as it is when it is asked for.
+    async fn records(&self, after: Option<Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError>;
 
     /// Checks every record, every index and how they belong together. `progress` is called with done and estimated total.
     async fn verify(&self, progress: Arc<dyn Fn(u64, u64) + Send + Sync>)

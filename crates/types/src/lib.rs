@@ -8,6 +8,7 @@
 //! - [`tx`], [`block`]: what a chain source delivers.
 //! - [`slot`], [`record`]: what the store keeps of a transaction, paged at [`PAGE_SIZE`] outputs.
 //! - [`coin`]: what Bitcoin Core hashes of an unspent output.
+//! - [`tx_file`]: a whole transaction in a file of its own.
 //! - [`undo`]: what is needed to take a block back.
 //! - [`codec`]: the reader and writer every format is built from, and [`DecodeError`].
 //!
@@ -30,6 +31,7 @@ pub mod page;
 pub mod record;
 pub mod slot;
 pub mod tx;
+pub mod tx_file;
 pub mod undo;
 
 pub use block::{Block, BlockMark};

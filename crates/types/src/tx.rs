@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    AddressHash, DecodeError, OutPoint, TxId, UtxoHash,
+    AddressHash, DecodeError, External, OutPoint, PAGE_SIZE, TxId, UtxoHash,
     codec::{Reader, Writer},
 };
 
@@ -26,6 +26,28 @@ pub struct Tx {
     pub inputs: Vec<Input>,
     /// What it makes.
     pub outputs: Vec<Output>,
+    /// The transaction as its chain writes it, where the source hands it over: it does so for those whose body is kept outside the
+    /// record. Empty where it is not known.
+    pub raw: Bytes,
+}
+
+impl Tx {
+    /// Where its body belongs, if not into its record: outside if it has more than so many bytes, or more than one page of outputs.
+    pub fn body_outside(&self, above: u32) -> Option<External> {
+        let large = is_large(self.size, self.outputs.len(), above);
+        large.then_some(if self.inputs.is_empty() { External::Outputs } else { External::Tx })
+    }
+
+    /// What is kept of it outside: the transaction as its chain writes it where that is known, else [`tx_file`](crate::tx_file).
+    pub fn body_bytes(&self) -> Bytes {
+        if self.raw.is_empty() { crate::tx_file::encode(self) } else { self.raw.clone() }
+    }
+}
+
+/// Whether the body of a transaction of this size and with so many outputs is kept outside its record: if it has more than `above`
+/// bytes, or more than one page of outputs.
+pub fn is_large(size: u32, outputs: usize, above: u32) -> bool {
+    size > above || outputs > PAGE_SIZE as usize
 }
 
 /// One input: which output it spends and, where it is known, what that output was.

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use hex::hex;
 use sapwood_types::{
     AddressHash, BlockHash, BlockMark, DecodeError, External, Height, Input, MasterPage, MinedIn, OutPoint,
-    Output, OutputPage, PrevOutput, Reassignment, ReplacedRecord, Slot, Spender, TxBody, TxHead, TxId,
+    Output, OutputPage, PrevOutput, Reassignment, ReplacedRecord, Slot, Spender, Tx, TxBody, TxHead, TxId,
     TxRecord, Undo, UtxoHash,
     codec::{Reader, Writer},
+    tx_file,
 };
 
 fn repository() -> PathBuf {
@@ -183,6 +184,52 @@ fn bodies() -> [(TxBody, &'static str); 2] {
 fn bodies_are_written_as_ever() {
     for (body, golden) in bodies() {
         check(golden, &body, |body| body.encode().into(), TxBody::decode);
+    }
+}
+
+/// The file of a transaction with a plain output and one that can never be spent.
+const FILE: &str = "
+    53575458    # SWTX
+    01          # format version
+    3333333333333333333333333333333333333333333333333333333333333333
+    01          # a coinbase
+    0b          # body of 11 bytes:
+    00 00000002 00000000 07 00
+    02          # two outputs
+    03          # can be spent, has a credential
+    e807        # amount 1,000
+    01 51       # script of 1 byte
+    02 abcd     # extra of 2 bytes
+    44444444444444444444444444444444444444444444444444444444
+    00          # cannot be spent
+    00          # amount 0
+    02 6a00     # script of 2 bytes
+    00          # no extra
+";
+
+#[test]
+fn transaction_files_are_written_as_ever() {
+    let paid = Output {
+        extra: hex("abcd").into(),
+        credential: Some(AddressHash([0x44; 28])),
+        ..Output::new(1000, hex("51"))
+    };
+    let tx = Tx {
+        txid: TxId([0x33; 32]),
+        version: 2,
+        locktime: 0,
+        fee: None,
+        size: 7,
+        coinbase: true,
+        inputs: vec![],
+        outputs: vec![paid, Output::data(hex("6a00"))],
+        raw: Default::default(),
+    };
+    check(FILE, &tx, |tx| tx_file::encode(tx).into(), tx_file::decode);
+    for bad in ["53575459", "5357545802"] {
+        let mut bytes = tx_file::encode(&tx).to_vec();
+        bytes.splice(..bad.len() / 2, hex(bad));
+        assert!(tx_file::decode(bytes.into()).is_err(), "{bad}");
     }
 }
 

@@ -9,9 +9,11 @@ mod strategies;
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use sapwood_types::{
-    BlockMark, DecodeError, MasterPage, Output, OutputPage, OutputRef, Slot, TxBody, TxId, TxRecord, Undo,
+    BlockMark, DecodeError, MasterPage, Output, OutputPage, OutputRef, Slot, Tx, TxBody, TxId, TxRecord,
+    Undo,
     codec::{Reader, Writer},
     page::{extra_pages, pages_of},
+    tx_file,
 };
 
 fn config() -> ProptestConfig {
@@ -234,6 +236,16 @@ proptest! {
         prop_assert_eq!(Output::decode(&mut reader(written(|to| output.encode(to)))), Ok(Some(output)));
         prop_assert_eq!(TxBody::decode(body.encode()), Ok(body));
         prop_assert_eq!(Undo::decode(undo.encode().into()), Ok(undo));
+    }
+
+    #[test]
+    fn a_transaction_file_loses_nothing(tx in strategies::tx(0..=5), cut in any::<Index>()) {
+        let file = tx_file::encode(&tx);
+        prop_assert_eq!(tx_file::decode(file.clone()), Ok(tx.clone()));
+        prop_assert_eq!(tx.body_bytes(), file.clone());
+        prop_assert!(tx_file::decode(file.slice(..cut.index(file.len()))).is_err());
+        let raw = Tx { raw: file.slice(..7), ..tx };
+        prop_assert_eq!(raw.body_bytes(), file.slice(..7));
     }
 
     #[test]

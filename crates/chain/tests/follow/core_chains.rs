@@ -54,7 +54,7 @@ async fn up_down_and_up(source: impl BlockSource + 'static, expected: &[Value], 
         let options = sapwood_store::ApplyOptions {
             allow_overwrite: source.allows_overwrite(height, &block.hash),
             subsidy: source.subsidy(height),
-            block_id: None,
+            ..Default::default()
         };
         let point = ChainPoint::new(height, block.hash);
         node.chain.apply(block, options).await.unwrap();

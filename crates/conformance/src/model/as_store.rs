@@ -56,7 +56,8 @@ fn page<T>(
     after: Option<Cursor>,
     limit: usize,
     key: impl Fn(&T) -> Vec<u8>,
-) -> Page<T> {
+) -> Result<Page<T>, StoreError> {
+    check_limit(limit)?;
     let beyond = |item: &T| match (&after, order) {
         (None, _) => true,
         (Some(cursor), Order::Ascending) => key(item) > cursor.0,
@@ -66,7 +67,7 @@ fn page<T>(
     let more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| more).map(|item| Cursor(Bytes::from(key(item))));
-    Page { items, next }
+    Ok(Page { items, next })
 }
 
 /// A key that sorts by height, then by id.
@@ -100,12 +101,12 @@ impl StoreRead for ModelStore {
         limit: usize,
     ) -> Result<Page<TxId>, StoreError> {
         let all = self.read().old_unmined(cutoff);
-        let found = page(all, Order::Ascending, after, limit, |(since, txid)| by_height(*since, txid));
+        let found = page(all, Order::Ascending, after, limit, |(since, txid)| by_height(*since, txid))?;
         Ok(Page { items: found.items.into_iter().map(|(_, txid)| txid).collect(), next: found.next })
     }
 
     async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
-        Ok(page(self.read().unmined(), Order::Ascending, after, limit, |tx| by_height(tx.since, &tx.txid)))
+        page(self.read().unmined(), Order::Ascending, after, limit, |tx| by_height(tx.since, &tx.txid))
     }
 
     async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError> {
@@ -114,7 +115,7 @@ impl StoreRead for ModelStore {
             let record = by_height(utxo.created_height, &utxo.outpoint.txid);
             [&record[..], &utxo.outpoint.vout.to_be_bytes()].concat()
         };
-        Ok(page(all, query.order, query.after, query.limit, key))
+        page(all, query.order, query.after, query.limit, key)
     }
 
     async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError> {
@@ -254,7 +255,7 @@ impl StorePrune for ModelStore {
         limit: usize,
     ) -> Result<Page<DueRecord>, StoreError> {
         let all = self.read().due(settled_up_to);
-        Ok(page(all, Order::Ascending, after, limit, |due| by_height(due.settled_at, &due.txid)))
+        page(all, Order::Ascending, after, limit, |due| by_height(due.settled_at, &due.txid))
     }
 
     async fn judge(
@@ -279,6 +280,7 @@ impl StorePrune for ModelStore {
     }
 
     async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit)?;
         Ok(self.write(|model| model.expire_preservations(height, limit)))
     }
 
@@ -298,6 +300,11 @@ impl StoreDiagnose for ModelStore {
         digest[..28].copy_from_slice(&half(b"a"));
         digest[28..].copy_from_slice(&half(b"b")[..4]);
         Ok(digest)
+    }
+
+    async fn records(&self, after: Option<Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError> {
+        let all = self.read().records().values().map(|record| TxRecord::clone(record)).collect();
+        page(all, Order::Ascending, after, limit, |record: &TxRecord| record.txid.0.to_vec())
     }
 
     async fn verify(

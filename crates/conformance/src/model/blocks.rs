@@ -60,7 +60,7 @@ impl Model {
         let mut fees: u128 = 0;
         for tx in &block.txs {
             let spends: u128 = tx.inputs.iter().filter_map(|input| self.value(input.outpoint)).sum();
-            let applied = self.apply_tx(tx, &mark, block.time, options.allow_overwrite, &mut conflicting);
+            let applied = self.apply_tx(tx, &mark, block.time, &options, &mut conflicting);
             let problem =
                 |problem| ApplyError::Tx { hash, height, txid: tx.txid, problem: Box::new(problem) };
             undo.txs.push(applied.map_err(problem)?);
@@ -101,7 +101,7 @@ impl Model {
         tx: &Tx,
         mark: &BlockMark,
         time: u64,
-        allow_overwrite: bool,
+        options: &ApplyOptions,
         conflicting: &mut Vec<TxId>,
     ) -> Result<UndoTx, TxProblem> {
         let txid = tx.txid;
@@ -115,7 +115,7 @@ impl Model {
         if self.mined_at(txid).is_some() {
             let old = self.present(txid);
             let unspent = old.slots.iter().filter(|slot| is_open(slot)).count() as u32;
-            if unspent > 0 && !allow_overwrite {
+            if unspent > 0 && !options.allow_overwrite {
                 return Err(TxProblem::Duplicate { unspent });
             }
             undo = UndoTx { txid, known: false, replaced: Some(old.clone()) };
@@ -134,6 +134,7 @@ impl Model {
         } else {
             let mut record = self.new_record(tx, mark.height, vec![entry]);
             record.head.created_at = time.saturating_mul(1000);
+            record.head.external = options.bodies_above.and_then(|above| tx.body_outside(above));
             self.insert(record);
         }
         Ok(undo)

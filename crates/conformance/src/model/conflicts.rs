@@ -91,11 +91,30 @@ impl Model {
     ) -> Result<Vec<TxId>, ConflictError> {
         self.attempt(|model| {
             let mut losers = Vec::new();
+            for winner in &winners {
+                model.win(*winner, height, &mut losers)?;
+            }
+            // Once all have won, nobody of them may spend from a loser.
             for winner in winners {
-                model.win(winner, height, &mut losers)?;
+                let inputs = model.spends_from_losers(winner, |_| true);
+                if !inputs.is_empty() {
+                    return Err(ConflictError::Inputs { txid: winner, inputs });
+                }
             }
             Ok(losers)
         })
+    }
+
+    /// The inputs of a present transaction that spend from a loser among those looked at.
+    fn spends_from_losers(&self, txid: TxId, look_at: impl Fn(TxId) -> bool) -> Vec<InputRefusal> {
+        let mut refusals = Vec::new();
+        for (vin, outpoint) in self.inputs(txid) {
+            let parent = self.record(outpoint.txid).filter(|parent| look_at(parent.txid));
+            if let Some(since) = parent.and_then(|parent| parent.head.conflicting_since) {
+                refusals.push(InputRefusal { vin, outpoint, refusal: SpendRefusal::Conflicting { since } });
+            }
+        }
+        refusals
     }
 
     fn win(&mut self, winner: TxId, height: Height, losers: &mut Vec<TxId>) -> Result<(), ConflictError> {
@@ -108,14 +127,7 @@ impl Model {
         losers.extend(self.lose(rivals, height)?);
 
         // Whoever spends from a loser of this call cannot win.
-        let mut refusals = Vec::new();
-        for (vin, outpoint) in &inputs {
-            let parent = self.record(outpoint.txid).filter(|parent| losers.contains(&parent.txid));
-            if let Some(since) = parent.and_then(|parent| parent.head.conflicting_since) {
-                let refusal = SpendRefusal::Conflicting { since };
-                refusals.push(InputRefusal { vin: *vin, outpoint: *outpoint, refusal });
-            }
-        }
+        let mut refusals = self.spends_from_losers(winner, |parent| losers.contains(&parent));
         if refusals.is_empty() {
             let overrides = SpendOverrides { ignore_conflicting: true, ignore_locked: true };
             let mut wanted = self.wanted(winner);

@@ -113,6 +113,8 @@ macro_rules! conformance_cases {
             }
             unmined {
                 nothing_is_unmined_in_an_empty_or_fully_mined_store,
+                a_page_of_nothing_is_refused,
+                everything_is_listed_once_in_the_order_of_the_ids,
                 block_assembly_gets_what_it_needs,
                 losers_and_coinbases_are_not_for_block_assembly,
                 the_cutoff_is_inclusive,
@@ -157,6 +159,7 @@ macro_rules! conformance_cases {
                 a_resolution_is_all_or_nothing,
                 a_descendant_of_a_loser_cannot_win,
                 a_descendant_of_an_earlier_winners_loser_cannot_win,
+                a_descendant_of_an_old_loser_can_only_win_with_it,
                 a_winner_and_its_absent_parents,
                 a_lock_does_not_stop_a_resolution_but_a_frozen_output_does,
             }

@@ -336,6 +336,28 @@ pub async fn a_descendant_of_an_earlier_winners_loser_cannot_win(factory: &dyn S
     s.sound().await;
 }
 
+/// Nor can who descends from one that lost long before; together with that one it can, in either order.
+pub async fn a_descendant_of_an_old_loser_can_only_win_with_it(factory: &dyn StoreFactory) {
+    for parent_first in [false, true] {
+        let (s, root) = with_coin(factory, 1).await;
+        let (a, b) = (child("a", &[(&root, 0)], 1), child("b", &[(&root, 0)], 1));
+        let heir = child("heir", &[(&a, 0)], 1);
+        s.add(&a, 2).await;
+        s.add(&heir, 2).await;
+        s.add_loser(&b, 2).await;
+        assert_eq!(s.try_resolve(&[&b], 3).await, Ok(vec![a.txid, heir.txid]));
+        let before = s.digest().await;
+        let refusal = SpendRefusal::Conflicting { since: Height(3) };
+        assert_eq!(s.try_resolve(&[&heir], 4).await, Err(refused(&heir, 0, refusal)));
+        s.assert_unchanged(before, "a resolution for who spends from an old loser").await;
+        let winners = if parent_first { [&a, &heir] } else { [&heir, &a] };
+        assert_eq!(s.try_resolve(&winners, 4).await, Ok(vec![b.txid]));
+        assert_eq!(s.slot(&root, 0).await, spent(&a, 0, None));
+        assert_eq!(s.slot(&a, 0).await, spent(&heir, 0, None));
+        s.sound().await;
+    }
+}
+
 /// A winner that had lost needs its parents; one that had not passes over those that are gone.
 pub async fn a_winner_and_its_absent_parents(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;

@@ -1,6 +1,6 @@
 //! Listings of unmined transactions.
 
-use sapwood_store::{Counts, CreateRequest, UnminedTx};
+use sapwood_store::{Counts, CreateRequest, StoreDiagnose, StoreError, UnminedTx};
 use sapwood_types::{Height, TxId};
 
 use super::{StoreFactory, Subject, all_pages};
@@ -22,6 +22,39 @@ pub async fn nothing_is_unmined_in_an_empty_or_fully_mined_store(factory: &dyn S
     assert_eq!(assembly(&s, 10).await, []);
     assert_eq!(s.old_unmined_all(Height::MAX).await, []);
     assert_eq!(s.counts().await, Ok(Counts { records: 5, unspent: 5, unmined: 0 }));
+    s.sound().await;
+}
+
+/// A listing with a limit of 0 could neither show anything nor say where to go on.
+pub async fn a_page_of_nothing_is_refused(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    s.add_mined(&burn("due", &[]), 1).await;
+    s.add(&coin("unmined", 1), 1).await;
+    let refused = |problem: Option<StoreError>| matches!(problem, Some(StoreError::BadOption { .. }));
+    assert!(refused(s.due(Height(9), None, 0).await.err()));
+    assert!(refused(s.unmined(None, 0).await.err()));
+    assert!(refused(s.old_unmined(Height(9), None, 0).await.err()));
+    assert!(refused(StoreDiagnose::records(&*s, None, 0).await.err()));
+    assert!(refused(s.expire_preservations(Height(9), 0).await.err()));
+    s.sound().await;
+}
+
+/// All records, mined or not, with all their pages, whatever the size of a page of the listing.
+pub async fn everything_is_listed_once_in_the_order_of_the_ids(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let mut all = vec![coin("many outputs", 300), coin("mined", 1), burn("due", &[])];
+    for tx in &all {
+        s.add_mined(tx, 1).await;
+    }
+    all.push(coin("unmined", 1));
+    s.add(&all[3], 1).await;
+    all.sort_by_key(|tx| tx.txid);
+    for limit in [1, 2, 3, 4, 100] {
+        let listed = all_pages(limit, |after| StoreDiagnose::records(&*s, after, limit)).await;
+        let expected: Vec<_> =
+            s.records(&all.iter().collect::<Vec<_>>()).await.into_iter().flatten().collect();
+        assert_eq!(listed, expected, "{limit} at a time");
+    }
     s.sound().await;
 }
 

@@ -2,16 +2,29 @@
 //!
 //! A body is written before its record and deleted before it, so that a record never points at nothing while somebody needs it.
 //! Only the pruner deletes bodies. One that is already gone is fine; any other failure keeps the record.
+//!
+//! The chain puts bodies here before it writes records ([`BodyKeeper`](sapwood_chain::BodyKeeper)). A body whose record never came, or
+//! was forgotten, is left over: the pruner finds and deletes it.
 
+mod claims;
 mod config;
+mod keeper;
+mod verify;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
-use sapwood_types::{External, PAGE_SIZE, Tx, TxId};
+use futures_util::{TryStreamExt, stream::BoxStream};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+use sapwood_types::{External, Tx, TxId};
+use tokio::sync::OnceCell;
 
+pub(crate) use claims::Claim;
+use claims::Claims;
 pub use config::{BodyLocation, S3Config, S3Credentials};
+pub use keeper::OWNER_NOTE;
+pub(crate) use verify::is_orphan;
+pub use verify::{BodiesReport, VerifyBodiesError};
 
 /// Above this many bytes on the wire a transaction keeps its body outside.
 pub const DEFAULT_EXTERNAL_ABOVE: u32 = 32 << 10;
@@ -83,6 +96,11 @@ pub struct Bodies {
     place: String,
     external_above: u32,
     call_timeout: Duration,
+    claims: Claims,
+    /// The name of the store they belong to, if that matters.
+    owner: Option<Bytes>,
+    /// Set once they are known to be that store's.
+    owned: Arc<OnceCell<()>>,
 }
 
 impl fmt::Debug for Bodies {
@@ -120,7 +138,8 @@ impl Bodies {
     /// Bodies in any object store. `place` is for messages.
     pub fn over(objects: Arc<dyn ObjectStore>, place: impl Into<String>) -> Self {
         let (external_above, call_timeout) = (DEFAULT_EXTERNAL_ABOVE, DEFAULT_CALL_TIMEOUT);
-        Self { objects, place: place.into(), external_above, call_timeout }
+        let (claims, owner, owned) = (Claims::default(), None, Arc::default());
+        Self { objects, place: place.into(), external_above, call_timeout, claims, owner, owned }
     }
 
     /// Keep bodies of more than so many bytes outside.
@@ -137,12 +156,12 @@ impl Bodies {
 
     /// Where the body of a transaction belongs, if not into its record: outside if it is large, or needs more than one page.
     pub fn belongs_outside(&self, tx: &Tx) -> Option<External> {
-        let large = tx.size > self.external_above || tx.outputs.len() > PAGE_SIZE as usize;
-        large.then_some(if tx.inputs.is_empty() { External::Outputs } else { External::Tx })
+        tx.body_outside(self.external_above)
     }
 
     /// Puts the body of a transaction outside if it belongs there. Call this before its record is made, and put what it returns
-    /// into the [`CreateRequest`](sapwood_store::CreateRequest).
+    /// into the [`CreateRequest`](sapwood_store::CreateRequest). Beside a running pruner use
+    /// [`Chain::create`](sapwood_chain::Chain::create), which claims the body until the record is there.
     pub async fn keep(&self, tx: &Tx, body: Bytes) -> Result<Option<External>, BodyError> {
         let Some(external) = self.belongs_outside(tx) else { return Ok(None) };
         self.put(tx.txid, external, body).await?;
@@ -151,6 +170,7 @@ impl Bodies {
 
     /// Writes a body.
     pub async fn put(&self, txid: TxId, external: External, body: Bytes) -> Result<(), BodyError> {
+        self.check_owner(true).await?;
         let key = key(&txid, external);
         self.call("writing", &key, self.objects.put(&key, body.into())).await?;
         Ok(())
@@ -175,12 +195,26 @@ impl Bodies {
 
     /// Deletes a body. One that is gone already is fine.
     pub(crate) async fn delete(&self, txid: TxId, external: External) -> Result<Deleted, BodyError> {
+        self.check_owner(false).await?;
         let key = key(&txid, external);
         match self.call("deleting", &key, self.objects.delete(&key)).await {
             Ok(()) => Ok(Deleted::Deleted),
             Err(BodyError::NotFound { .. }) => Ok(Deleted::AlreadyGone),
             Err(error) => Err(error),
         }
+    }
+
+    /// Keeps everybody else away from the bodies of these transactions until what is returned is dropped.
+    pub(crate) async fn claim_all(&self, txids: Vec<TxId>) -> Claim {
+        self.claims.claim(txids).await
+    }
+
+    /// All bodies, or those of transactions whose id begins with this byte.
+    pub async fn list(&self, first_byte: Option<u8>) -> Result<Listing, BodyError> {
+        self.check_owner(false).await?;
+        let prefix = first_byte.map(|byte| Path::from(format!("{byte:02x}")));
+        let objects = self.objects.list(prefix.as_ref());
+        Ok(Listing { bodies: self.clone(), prefix: prefix.unwrap_or_default(), objects, ended: false })
     }
 
     async fn call<T>(
@@ -204,6 +238,38 @@ impl Bodies {
     }
 }
 
+/// A listing of bodies, a chunk at a time.
+pub struct Listing {
+    bodies: Bodies,
+    prefix: Path,
+    objects: BoxStream<'static, object_store::Result<ObjectMeta>>,
+    ended: bool,
+}
+
+impl Listing {
+    /// The next bodies, about as many as wanted. Nothing at the end. Objects that are no bodies are passed over.
+    pub async fn next(&mut self, about: usize) -> Result<Option<Vec<(TxId, External)>>, BodyError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut found = Vec::new();
+        let read = async {
+            while found.len() < about {
+                match self.objects.try_next().await? {
+                    Some(object) => found.extend(parse_key(&object.location)),
+                    None => {
+                        self.ended = true;
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.bodies.call("listing", &self.prefix, read).await?;
+        Ok(Some(found))
+    }
+}
+
 /// The name of the object with a body: in directories by the first two bytes of the id, since one directory with millions of files
 /// is slow everywhere.
 pub fn key(txid: &TxId, external: External) -> Path {
@@ -213,6 +279,18 @@ pub fn key(txid: &TxId, external: External) -> Path {
         External::Outputs => "outputs",
     };
     Path::from(format!("{}/{}/{id}.{extension}", &id[..2], &id[2..4]))
+}
+
+/// What an object is, by its name. Nothing if it is no body.
+fn parse_key(path: &Path) -> Option<(TxId, External)> {
+    let (id, extension) = path.filename()?.split_once('.')?;
+    let external = match extension {
+        "tx" => External::Tx,
+        "outputs" => External::Outputs,
+        _ => return None,
+    };
+    let txid: TxId = id.parse().ok()?;
+    (key(&txid, external) == *path).then_some((txid, external))
 }
 
 #[cfg(test)]
@@ -232,6 +310,7 @@ mod tests {
             coinbase: false,
             inputs: vec![Input::of(OutPoint::new(TxId([1; 32]), 0)); inputs],
             outputs: vec![Output::new(1, &b"x"[..]); outputs],
+            raw: Default::default(),
         }
     }
 
@@ -254,6 +333,15 @@ mod tests {
         let id = "abcd".to_owned() + &"00".repeat(30);
         assert_eq!(key(&id.parse().unwrap(), External::Tx).to_string(), format!("ab/cd/{id}.tx"));
         assert_eq!(key(&id.parse().unwrap(), External::Outputs).to_string(), format!("ab/cd/{id}.outputs"));
+        for external in [External::Tx, External::Outputs] {
+            let txid = id.parse().unwrap();
+            assert_eq!(parse_key(&key(&txid, external)), Some((txid, external)));
+        }
+        for other in
+            ["owner", &format!("ab/cd/{id}"), &format!("cd/ab/{id}.tx"), &format!("ab/cd/{id}.tx.old")]
+        {
+            assert_eq!(parse_key(&Path::from(other)), None, "{other}");
+        }
     }
 
     #[tokio::test]

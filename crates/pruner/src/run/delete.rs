@@ -22,7 +22,13 @@ use sapwood_types::{External, Height, TxId};
 use tokio::time::Instant;
 
 use super::{Halt, Run, Sweep};
-use crate::{bodies::BodyError, jobs::StopReason, pace::Pacer, service::Shared, status::estimate_backlog};
+use crate::{
+    bodies::{BodyError, Claim},
+    jobs::StopReason,
+    pace::Pacer,
+    service::Shared,
+    status::estimate_backlog,
+};
 
 /// Bodies being deleted at the same time.
 const BODIES_AT_A_TIME: usize = 16;
@@ -168,7 +174,7 @@ async fn chunk(
         return Ok(ChunkDone { judged: Vec::new(), bodies_deleted: 0 });
     }
     let check_children = shared.options.check_children;
-    let outside = with_bodies(shared, txids, context).await?;
+    let (_claim, outside) = with_bodies(shared, txids, context).await?;
     let (bodies_gone, kept) = delete_bodies(shared, outside, body_failures).await;
     let spared: HashSet<TxId> = kept.iter().map(|judged| judged.txid).collect();
     let going: Vec<TxId> = txids.iter().filter(|txid| !spared.contains(txid)).copied().collect();
@@ -190,20 +196,25 @@ async fn chunk(
     Ok(ChunkDone { judged, bodies_deleted: bodies_gone.len() as u64 })
 }
 
-/// Records that may go, children checked, and have a body outside.
+/// Records that may go, children checked, and have a body outside. Nobody else touches those bodies while the claim lives.
 async fn with_bodies(
     shared: &Shared,
     txids: &[TxId],
     context: &PruneContext,
-) -> Result<Vec<Judged>, StoreError> {
+) -> Result<(Option<Claim>, Vec<Judged>), StoreError> {
     let outside = |judged: &Judged| judged.external.is_some() && judged.verdict.may_go();
     let judged = shared.store.judge(txids.to_vec(), context.clone(), false).await?;
     let large: Vec<TxId> = judged.iter().filter(|judged| outside(judged)).map(|judged| judged.txid).collect();
-    if large.is_empty() || !shared.options.check_children {
-        return Ok(judged.into_iter().filter(outside).collect());
+    if large.is_empty() {
+        return Ok((None, Vec::new()));
     }
-    let judged = shared.store.judge(large, context.clone(), true).await?;
-    Ok(judged.into_iter().filter(outside).collect())
+    let claim = match &shared.bodies {
+        Some(bodies) => Some(bodies.claim_all(large.clone()).await),
+        None => None,
+    };
+    // Judged again under the claim: a block may have mined one of them before.
+    let judged = shared.store.judge(large, context.clone(), shared.options.check_children).await?;
+    Ok((claim, judged.into_iter().filter(outside).collect()))
 }
 
 /// Deletes bodies. Returns the records whose body is gone now, and those that stay because theirs is not.

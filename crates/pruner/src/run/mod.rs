@@ -6,6 +6,7 @@
 //! work at is fixed when the job begins and only ever lowered, so what phase 1 has preserved covers all of phase 2.
 
 mod delete;
+mod orphans;
 mod preserve;
 
 pub(crate) use preserve::Preserved;
@@ -170,7 +171,10 @@ impl<'a> Run<'a> {
         let started = self.begin(Phase::DropUndo);
         let dropped = self.drop_undo().await;
         self.durations.drop_undo = self.end(Phase::DropUndo, started);
-        dropped
+        dropped?;
+
+        self.check()?;
+        self.delete_orphans().await
     }
 
     fn begin(&mut self, phase: Phase) -> Instant {

@@ -52,10 +52,19 @@ impl Hook {
 
     /// Stops the so-manieth chunk before it deletes anything. Wait for it, then let it go on by dropping what is returned.
     pub(crate) fn hold_chunk(&self, number: usize) -> HeldChunk {
+        self.hold("prune-judged", number)
+    }
+
+    /// Stops the so-manieth write before it happens.
+    pub(crate) fn hold_write(&self, number: usize) -> HeldChunk {
+        self.hold("before-write", number)
+    }
+
+    fn hold(&self, point: &'static str, number: usize) -> HeldChunk {
         let (arrived, has_arrived) = mpsc::channel();
         let (let_go, go_on) = mpsc::channel::<()>();
         let go_on = Mutex::new(go_on);
-        self.once("prune-judged", number, move || {
+        self.once(point, number, move || {
             arrived.send(()).unwrap();
             // Ends when the other side is dropped.
             let _ = go_on.lock().recv();

@@ -7,6 +7,7 @@
 )]
 
 mod bodies_in_a_directory;
+mod bodies_of_blocks;
 mod bodies_on_s3;
 mod crash;
 mod explain_and_plan;
@@ -14,6 +15,7 @@ mod harness;
 mod holds;
 mod incidents;
 mod jobs;
+mod long_run;
 mod pauses;
 mod reorganisations;
 mod restarts;

@@ -26,6 +26,10 @@ pub(crate) enum Trouble {
     None,
     /// Deleting is forbidden.
     DenyDeletes,
+    /// Writing is forbidden.
+    DenyPuts,
+    /// Writing is answered "not found".
+    NoBucket,
     /// Requests are never answered.
     Silence,
     /// Deletions are answered "not found".
@@ -69,8 +73,7 @@ impl S3Server {
                             (service.clone(), Arc::clone(&trouble), Arc::clone(&seen));
                         async move {
                             seen.lock().push(format!("{} {}", request.method(), request.uri().path()));
-                            let is_delete = request.method() == hyper::Method::DELETE;
-                            match meet(&trouble, is_delete).await {
+                            match meet(&trouble, request.method()).await {
                                 Some(status) => Ok(hyper::Response::builder()
                                     .status(status)
                                     .body(s3s::Body::empty())
@@ -123,11 +126,14 @@ impl S3Server {
 }
 
 /// The status to answer with instead of asking the server, if any.
-async fn meet(trouble: &Mutex<Trouble>, is_delete: bool) -> Option<hyper::StatusCode> {
+async fn meet(trouble: &Mutex<Trouble>, method: &hyper::Method) -> Option<hyper::StatusCode> {
+    let is_delete = method == hyper::Method::DELETE;
     let now = *trouble.lock();
     match now {
         Trouble::None => None,
         Trouble::DenyDeletes => is_delete.then_some(hyper::StatusCode::FORBIDDEN),
+        Trouble::DenyPuts => (method == hyper::Method::PUT).then_some(hyper::StatusCode::FORBIDDEN),
+        Trouble::NoBucket => (method == hyper::Method::PUT).then_some(hyper::StatusCode::NOT_FOUND),
         Trouble::NotFound => is_delete.then_some(hyper::StatusCode::NOT_FOUND),
         Trouble::Silence => std::future::pending().await,
         Trouble::Slow(delay) => {

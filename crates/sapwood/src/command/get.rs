@@ -1,5 +1,7 @@
 //! `sapwood get`: look things up.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use sapwood_sources::bitcoin::{Network, address};
@@ -7,7 +9,7 @@ use sapwood_store::{AddressKind, AddressQuery, Cursor, Order, StoreRead as _, Ut
 use sapwood_types::{AddressHash, OutPoint, Slot, TxId, TxRecord};
 use serde_json::{Value, json};
 
-use super::DataArg;
+use super::{BodiesArg, DataArg};
 use crate::node::{NodeFile, runtime};
 
 /// What to look up.
@@ -19,6 +21,11 @@ pub(crate) enum Get {
         data: DataArg,
         /// Its id.
         txid: TxId,
+        #[command(flatten)]
+        bodies: BodiesArg,
+        /// Write its body to this file, if it is kept outside the record.
+        #[arg(long, value_name = "FILE")]
+        body: Option<PathBuf>,
     },
     /// An output, spent or not.
     Utxo {
@@ -52,11 +59,22 @@ impl Get {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         runtime()?.block_on(async {
             let found = match self {
-                Get::Tx { data, txid } => {
+                Get::Tx { data, txid, bodies, body } => {
                     let (node, store) = data.directory().open_existing()?;
                     let Some(record) = store.get(txid).await? else {
                         bail!("transaction {txid} is not here: it was never seen, or it was pruned");
                     };
+                    if let Some(file) = body {
+                        let Some(external) = record.head.external else {
+                            bail!(
+                                "transaction {txid} has no body outside its record: it was not large enough"
+                            );
+                        };
+                        let bodies = bodies.open(&data.directory(), &store).await?;
+                        let bytes = bodies.get(txid, external).await?;
+                        std::fs::write(&file, bytes)
+                            .with_context(|| format!("writing {}", file.display()))?;
+                    }
                     record_json(&record, node.bitcoin())
                 }
                 Get::Utxo { data, outpoint } => {
@@ -192,6 +210,7 @@ fn record_json(record: &TxRecord, network: Option<Network>) -> Value {
         "locktime": record.body.locktime,
         "fee": record.body.fee,
         "size": record.body.size,
+        "body": head.external.map(|external| sapwood_pruner::bodies::key(&record.txid, external).to_string()),
         "inputs": record.body.inputs.iter().map(|input| input.outpoint.to_string()).collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),
     })

@@ -16,7 +16,7 @@ use sapwood_store::{RollbackMode, Store, StoreRead as _};
 use sapwood_store_embedded::EmbeddedOptions;
 use sapwood_types::{BlockHash, Height};
 
-use super::DataArg;
+use super::{BodiesArg, DataArg};
 use crate::node::{self, NodeFile, counting_bar, follow_bar, runtime, stop_on_signals};
 
 /// Which chain.
@@ -30,6 +30,8 @@ pub(crate) enum Import {
 pub(crate) struct ImportBitcoin {
     #[command(flatten)]
     data: DataArg,
+    #[command(flatten)]
+    bodies: BodiesArg,
     /// mainnet, testnet3, testnet4, signet or regtest.
     #[arg(long, default_value = "mainnet")]
     network: Network,
@@ -110,7 +112,9 @@ impl ImportBitcoin {
         let mode =
             if self.asynchronous { ApplyMode::Async { queue: DEFAULT_QUEUE } } else { ApplyMode::Sync };
         let chain_options = ChainOptions { mode, rollback: RollbackMode::Follower };
-        let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
+        let bodies = Arc::new(self.bodies.open(&directory, &store).await?);
+        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let chain = Chain::with_bodies(shared, Events::default(), chain_options, bodies);
         let source = match node::anchor(&chain, &source).await? {
             Some(anchor) if self.after.is_none() => self.open_source(Some(anchor), stop.clone()).await?,
             _ => source,
@@ -178,7 +182,11 @@ impl ImportBitcoin {
 
     /// Reads the headers of all blocks.
     async fn open_source(&self, anchor: Option<ChainPoint>, stop: Stop) -> anyhow::Result<BlkSource> {
-        let options = BlkOptions { anchor, ..BlkOptions::new(self.network, self.places.clone()) };
+        let options = BlkOptions {
+            anchor,
+            raw_above: Some(self.bodies.load()?.above()),
+            ..BlkOptions::new(self.network, self.places.clone())
+        };
         let (bar, show) = counting_bar("reading headers");
         let open = move || {
             BlkSource::open(options, |progress| {

@@ -13,8 +13,13 @@ pub(crate) mod verify;
 use std::path::PathBuf;
 
 use clap::Args;
+use sapwood_pruner::Bodies;
+use sapwood_store::Store;
 
-use crate::node::Directory;
+use crate::{
+    config::{BodiesSection, Config},
+    node::Directory,
+};
 
 /// Where the data is.
 #[derive(Clone, Debug, Args)]
@@ -27,5 +32,26 @@ pub(crate) struct DataArg {
 impl DataArg {
     pub(crate) fn directory(&self) -> Directory {
         Directory::new(&self.data)
+    }
+}
+
+/// Where bodies of large transactions are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BodiesArg {
+    /// The configuration file that says in `[bodies]` where bodies of large transactions are. Without it they are in the data directory.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl BodiesArg {
+    /// What the configuration says about bodies.
+    pub(crate) fn load(&self) -> anyhow::Result<BodiesSection> {
+        let config = self.config.as_deref().map(|file| Config::load(Some(file))).transpose()?;
+        Ok(config.unwrap_or_default().bodies)
+    }
+
+    /// The bodies of the store in a data directory.
+    pub(crate) async fn open(&self, directory: &Directory, store: &dyn Store) -> anyhow::Result<Bodies> {
+        self.load()?.open(directory, store).await
     }
 }

@@ -5,7 +5,6 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
-use sapwood_pruner::Bodies;
 use sapwood_server::address::ChainKind;
 use sapwood_sources::{
     BlockSource, ChainPoint,
@@ -67,7 +66,9 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
             Mode::Async => ApplyMode::Async { queue: config.apply.queue },
         };
         let chain_options = ChainOptions { mode, rollback: config.apply.rollback.into() };
-        let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), chain_options);
+        let bodies = config.bodies.open(&directory, &store).await?;
+        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let chain = Chain::with_bodies(shared, Events::default(), chain_options, Arc::new(bodies.clone()));
         let source = match &opened {
             Opened::Node(source) => Arc::clone(source),
             Opened::Files(files) => match node::anchor(&chain, files).await? {
@@ -77,8 +78,6 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         };
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
         let follower = Follower::new(chain.clone(), Arc::clone(&source), follow, stop.clone());
-        let bodies = Bodies::open(&config.bodies.location(&directory.bodies()))?
-            .with_external_above(config.bodies.above_kib.saturating_mul(1024));
         let serving = Serving::start(Parts {
             name: format!("bitcoin {network}"),
             chain,
@@ -143,9 +142,11 @@ impl Opened {
         stop: Stop,
     ) -> anyhow::Result<Self> {
         let source = &config.source;
+        let raw_above = Some(config.bodies.above());
         match source.kind {
             SourceKind::Blocks => {
-                let options = BlkOptions { anchor, ..BlkOptions::new(network, source.blocks.clone()) };
+                let options =
+                    BlkOptions { anchor, raw_above, ..BlkOptions::new(network, source.blocks.clone()) };
                 let open = move || {
                     BlkSource::open(options, |_| match stop.is_asked() {
                         true => ControlFlow::Break(()),
@@ -160,7 +161,8 @@ impl Opened {
                 } else {
                     Auth::Password { user: source.user.clone(), password: source.password.clone() }
                 };
-                let options = RpcOptions::new(network, source.node_url.clone(), auth);
+                let options =
+                    RpcOptions { raw_above, ..RpcOptions::new(network, source.node_url.clone(), auth) };
                 Ok(Opened::Node(Arc::new(RpcSource::connect(options).await?)))
             }
         }

@@ -8,12 +8,14 @@ use std::{
 
 use anyhow::Context;
 
-use sapwood_pruner::{BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
+use sapwood_pruner::{Bodies, BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
 use sapwood_rules::Policy;
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
-use sapwood_store::RollbackMode;
+use sapwood_store::{RollbackMode, Store};
 use sapwood_store_embedded::{Durability, EmbeddedOptions};
 use serde::{Deserialize, Serialize};
+
+use crate::node::Directory;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -338,6 +340,17 @@ impl Default for BodiesSection {
 }
 
 impl BodiesSection {
+    /// Above how many bytes a transaction keeps its body outside.
+    pub(crate) fn above(&self) -> u32 {
+        self.above_kib.saturating_mul(1024)
+    }
+
+    /// The bodies of the store in a data directory.
+    pub(crate) async fn open(&self, directory: &Directory, store: &dyn Store) -> anyhow::Result<Bodies> {
+        let bodies = Bodies::open(&self.location(&directory.bodies()))?.with_external_above(self.above());
+        Ok(bodies.of_store(store).await?)
+    }
+
     /// Where bodies are kept: in `beside` unless something else is set.
     pub(crate) fn location(&self, beside: &Path) -> BodyLocation {
         if self.kind == BodiesKind::Directory {

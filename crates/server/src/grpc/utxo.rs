@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use prost::Message;
+use sapwood_chain::Chain;
 use sapwood_store::{
     AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, error::ItemError,
 };
@@ -11,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     GrpcLimits,
-    convert::{AsProblem, known, precondition, store_status, txids},
+    convert::{AsProblem, chain_problem, known, precondition, store_status, txids},
     field::{Checked, InField, hash, height, required},
     proto::{self, utxo_server::Utxo, *},
 };
@@ -19,6 +20,8 @@ use super::{
 /// The service `Utxo`.
 pub(crate) struct UtxoService {
     pub(crate) store: Arc<dyn Store>,
+    /// What keeps bodies of large transactions before it stores them.
+    pub(crate) chain: Chain,
     pub(crate) limits: GrpcLimits,
 }
 
@@ -171,7 +174,11 @@ impl Utxo for UtxoService {
         let request = request.into_inner();
         let items = self.limits.batch(request.transactions, "transactions", NewTransaction::read)?;
         let (total, height) = (items.len(), height(request.height, "height")?);
-        batch(total, self.store.create(items, height).await)
+        match self.chain.create(items, height).await {
+            Ok(created) => batch(total, created),
+            Err(error) => Err(chain_problem(&error)
+                .map_or_else(|status| *status, |problem| Status::internal(problem.message))),
+        }
     }
 
     async fn spend(&self, request: Request<SpendRequest>) -> Answer<BatchResponse> {

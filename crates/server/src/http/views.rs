@@ -206,6 +206,8 @@ pub struct TxView {
     pub locked: bool,
     /// Whether its body lives in an object store.
     pub external: bool,
+    /// The name of the object with its body, if it lives there.
+    pub body: Option<String>,
     /// The height at which its record was made.
     pub created_height: u32,
     /// What it spends.
@@ -236,6 +238,9 @@ impl TxView {
             spendable_from: head.spending_height.map(|height| height.0),
             locked: head.locked,
             external: head.external.is_some(),
+            body: head
+                .external
+                .map(|external| sapwood_pruner::bodies::key(&record.txid, external).to_string()),
             created_height: head.created_height.0,
             inputs: record.body.inputs.iter().map(|input| InputView::new(input, kind)).collect(),
             output_count: head.output_count,

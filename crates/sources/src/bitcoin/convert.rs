@@ -10,7 +10,7 @@ use bitcoin::{
     hashes::Hash,
 };
 use bytes::Bytes;
-use sapwood_types::{Block, BlockHash, Height, Input, OutPoint, Output, Tx, TxId};
+use sapwood_types::{Block, BlockHash, Height, Input, OutPoint, Output, Tx, TxId, tx::is_large};
 
 use super::{merkle, network};
 
@@ -83,7 +83,18 @@ pub enum ConvertError {
 /// Converts a block that takes up all the bytes. Its place in the chain is the caller's knowledge; so is, where it was
 /// asked for by hash, which hash it must have.
 pub fn block(bytes: &[u8], height: Height, expected: Option<&BlockHash>) -> Result<Block, ConvertError> {
-    let (block, used) = block_prefix(bytes, height, expected)?;
+    block_with_raw(bytes, height, expected, None)
+}
+
+/// [`block`], where transactions whose body belongs outside the record bring their bytes along: those of more than so many bytes,
+/// see [`Tx::body_outside`]. Nothing for none.
+pub fn block_with_raw(
+    bytes: &[u8],
+    height: Height,
+    expected: Option<&BlockHash>,
+    raw_above: Option<u32>,
+) -> Result<Block, ConvertError> {
+    let (block, used) = block_prefix_with_raw(bytes, height, expected, raw_above)?;
     match bytes.len() - used {
         0 => Ok(block),
         extra => Err(ConvertError::TrailingBytes { used, extra }),
@@ -97,10 +108,20 @@ pub fn block_prefix(
     height: Height,
     expected: Option<&BlockHash>,
 ) -> Result<(Block, usize), ConvertError> {
+    block_prefix_with_raw(bytes, height, expected, None)
+}
+
+/// [`block_prefix`] with the bytes of large transactions: see [`block_with_raw`].
+pub fn block_prefix_with_raw(
+    bytes: &[u8],
+    height: Height,
+    expected: Option<&BlockHash>,
+    raw_above: Option<u32>,
+) -> Result<(Block, usize), ConvertError> {
     let mut rest = bytes;
     let decoded = bitcoin::Block::consensus_decode_from_finite_reader(&mut rest)
         .map_err(|cause| ConvertError::Malformed { length: bytes.len(), cause: describe(&cause) })?;
-    let block = convert(decoded, height, expected)?;
+    let block = convert(decoded, height, expected, raw_above)?;
     Ok((block, bytes.len() - rest.len()))
 }
 
@@ -108,6 +129,7 @@ fn convert(
     decoded: bitcoin::Block,
     height: Height,
     expected: Option<&BlockHash>,
+    raw_above: Option<u32>,
 ) -> Result<Block, ConvertError> {
     let header = decoded.header;
     let hash = network::block_hash(header.block_hash());
@@ -132,16 +154,20 @@ fn convert(
         return Err(ConvertError::SecondCoinbase { hash, position: after + 1 });
     }
 
-    let txs = decoded.txdata.into_iter().zip(ids).map(|(tx, id)| transaction(tx, id, height)).collect();
+    let txs = decoded.txdata.into_iter().zip(ids);
+    let txs = txs.map(|(tx, id)| transaction(tx, id, height, raw_above)).collect();
     let parent = network::block_hash(header.prev_blockhash);
     Ok(Block { height, hash, parent, time: header.time.into(), txs })
 }
 
-fn transaction(tx: bitcoin::Transaction, id: [u8; 32], height: Height) -> Tx {
+fn transaction(tx: bitcoin::Transaction, id: [u8; 32], height: Height, raw_above: Option<u32>) -> Tx {
     let coinbase = tx.is_coinbase();
     // A block is far smaller than 4 GiB, and so is what is in it.
     let size = u32::try_from(tx.total_size()).unwrap_or(u32::MAX);
     let inputs = if coinbase { Vec::new() } else { tx.input.iter().map(input).collect() };
+    // A transaction has one encoding, so these are the bytes it was read from.
+    let large = raw_above.is_some_and(|above| is_large(size, tx.output.len(), above));
+    let raw = if large { Bytes::from(encode::serialize(&tx)) } else { Bytes::new() };
     let outputs = tx.output.into_iter().map(|made| output(made, height)).collect();
     Tx {
         txid: txid(id),
@@ -152,6 +178,7 @@ fn transaction(tx: bitcoin::Transaction, id: [u8; 32], height: Height) -> Tx {
         coinbase,
         inputs,
         outputs,
+        raw,
     }
 }
 

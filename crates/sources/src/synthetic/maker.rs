@@ -171,6 +171,7 @@ fn unnamed(inputs: Vec<Input>, outputs: Vec<Output>) -> Tx {
         coinbase: false,
         inputs,
         outputs,
+        raw: Default::default(),
     }
 }
 

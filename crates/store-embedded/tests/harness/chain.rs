@@ -88,6 +88,7 @@ impl Chain {
             coinbase: inputs.is_empty(),
             inputs: inputs.into_iter().map(Input::of).collect(),
             outputs,
+            raw: Default::default(),
         };
         self.txs.insert(tx.txid, tx.clone());
         tx

@@ -183,6 +183,7 @@ impl Applier<'_, '_, '_> {
             tx.coinbase.then(|| coinbase_spendable_from(height, self.policy.coinbase_maturity));
         let head = TxHead {
             coinbase: tx.coinbase,
+            external: self.options.bodies_above.and_then(|above| tx.body_outside(above)),
             created_height: height,
             created_at: self.block.time.saturating_mul(1000),
             spending_height,

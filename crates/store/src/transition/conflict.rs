@@ -90,9 +90,29 @@ pub fn set_conflicting(
     }
 }
 
+/// Makes transactions win, in order, against whatever unmined transactions hold what they spend. Returns the losers. Whoever spends from
+/// a loser in the end cannot win, whenever and against whom that one lost; one that has lost before can win in the same call.
+pub fn resolve_all(
+    set: &mut WorkingSet,
+    winners: &[TxId],
+    height: Height,
+) -> Result<Vec<TxId>, ConflictError> {
+    let mut lost = Vec::new();
+    for winner in winners {
+        resolve(set, *winner, height, &mut lost)?;
+    }
+    for winner in winners {
+        let inputs = inputs_of(set, *winner)?;
+        let mut parents: Vec<TxId> = inputs.iter().map(|(outpoint, _)| outpoint.txid).collect();
+        parents.dedup();
+        refuse_heirs_of_losers(set, *winner, inputs, &parents)?;
+    }
+    Ok(lost)
+}
+
 /// Makes a transaction win against whatever unmined transactions hold what it spends. The losers are added to `lost`, which
 /// holds those of earlier winners of the same call.
-pub fn resolve(
+fn resolve(
     set: &mut WorkingSet,
     winner: TxId,
     height: Height,
@@ -117,7 +137,7 @@ pub fn resolve(
     revive(set, winner, height, overrides, absent)
 }
 
-/// Who spends from a transaction that has just lost cannot win.
+/// Who spends from one of these that has lost cannot win.
 fn refuse_heirs_of_losers(
     set: &mut WorkingSet,
     winner: TxId,

@@ -87,6 +87,7 @@ pub(crate) fn tx(outputs: RangeInclusive<usize>) -> impl Strategy<Value = Tx> {
         coinbase,
         inputs: body.inputs,
         outputs,
+        raw: Default::default(),
     })
 }
 

@@ -18,8 +18,13 @@ impl Generator {
             [Link::TooLow, Link::TooHigh, Link::OtherParent][self.rng.below(3) as usize]
         };
         let block_id = self.rng.chance(8).then(|| self.block_id(model));
-        let options =
-            ApplyOptions { allow_overwrite: self.rng.chance(15), subsidy: self.subsidy(), block_id };
+        let options = ApplyOptions {
+            allow_overwrite: self.rng.chance(15),
+            subsidy: self.subsidy(),
+            block_id,
+            // About half of the transactions are larger.
+            bodies_above: self.rng.chance(10).then_some(250),
+        };
         let salt = self.salt;
         self.salt += 1;
         let first = self.base;

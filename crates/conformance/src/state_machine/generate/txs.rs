@@ -82,6 +82,7 @@ impl Generator {
             coinbase,
             inputs,
             outputs: outputs(rng),
+            raw: Default::default(),
         };
         self.txs.push(tx.clone());
         tx

@@ -1,4 +1,4 @@
-//! An object store in memory that refuses deletions when it is told to.
+//! An object store in memory that refuses to write and delete when it is told to.
 
 use std::{
     fmt,
@@ -33,9 +33,16 @@ impl fmt::Display for Objects {
     }
 }
 
+fn wanted() -> Error {
+    Error::Generic { store: "objects", source: "the simulation wants this to fail".into() }
+}
+
 #[async_trait]
 impl ObjectStore for Objects {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        if self.failing.load(Ordering::Relaxed) {
+            return Err(wanted());
+        }
         self.inner.put_opts(location, payload, options).await
     }
 
@@ -55,10 +62,7 @@ impl ObjectStore for Objects {
         let failing = Arc::clone(&self.failing);
         let locations = locations.map(move |location| {
             if failing.load(Ordering::Relaxed) {
-                return Err(Error::Generic {
-                    store: "objects",
-                    source: "the simulation wants this to fail".into(),
-                });
+                return Err(wanted());
             }
             location
         });

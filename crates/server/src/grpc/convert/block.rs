@@ -21,13 +21,13 @@ impl proto::Block {
             time,
             txs: each(self.transactions, "transactions", proto::Transaction::read)?,
         };
-        Ok((block, ApplyOptions { allow_overwrite, subsidy, block_id }))
+        Ok((block, ApplyOptions { allow_overwrite, subsidy, block_id, bodies_above: None }))
     }
 }
 
 impl From<(&Block, ApplyOptions)> for proto::Block {
     fn from((block, options): (&Block, ApplyOptions)) -> Self {
-        let ApplyOptions { allow_overwrite, subsidy, block_id } = options;
+        let ApplyOptions { allow_overwrite, subsidy, block_id, .. } = options;
         Self {
             height: Some(block.height.0),
             hash: bytes(block.hash.0),
@@ -181,7 +181,7 @@ mod tests {
         let block = Block { height: Height(0), hash, parent, time: 7, txs: vec![] };
         for options in [
             ApplyOptions::default(),
-            ApplyOptions { allow_overwrite: true, subsidy: Some(0), block_id: Some(0) },
+            ApplyOptions { allow_overwrite: true, subsidy: Some(0), block_id: Some(0), bodies_above: None },
         ] {
             let (read, read_options) = proto::Block::from((&block, options)).read().unwrap();
             assert_eq!(read, block);

@@ -271,7 +271,9 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
         ChainError::Apply(ApplyError::Store(error))
         | ChainError::Rollback(RollbackError::Store(error))
         | ChainError::Store(error) => return Err(Box::new(store_status(error))),
-        ChainError::Closed => return Err(Box::new(Status::unavailable(error.to_string()))),
+        ChainError::Closed | ChainError::Body { .. } => {
+            return Err(Box::new(Status::unavailable(error.to_string())));
+        }
         ChainError::Plan(error) => error.problem.as_problem(),
         ChainError::Apply(error) => error.as_problem(),
         ChainError::Rollback(error) => error.as_problem(),

@@ -173,6 +173,7 @@ mod tests {
             coinbase: false,
             inputs: vec![Input::of(OutPoint::new(TxId([2; 32]), 1))],
             outputs: vec![Output::new(5, "a"), Output::data("d")],
+            raw: Default::default(),
         };
         let block = MinedIn { block_id: 9, height: Height(0), subtree: 8, on_longest_chain: true };
         assert_eq!(proto::MinedIn::from(block).read(), Ok(block));

@@ -86,6 +86,7 @@ impl proto::Transaction {
             coinbase,
             inputs: each(self.inputs, "inputs", proto::Input::read)?,
             outputs: each(self.outputs, "outputs", proto::Output::read)?,
+            raw: self.raw,
         })
     }
 }
@@ -101,6 +102,7 @@ impl From<&Tx> for proto::Transaction {
             coinbase: tx.coinbase,
             inputs: tx.inputs.iter().map(Into::into).collect(),
             outputs: tx.outputs.iter().map(Into::into).collect(),
+            raw: tx.raw.clone(),
         }
     }
 }
@@ -134,6 +136,7 @@ mod tests {
                 },
                 Output::data("data"),
             ],
+            raw: Bytes::from_static(b"as its chain writes it"),
         }
     }
 

@@ -45,7 +45,7 @@ impl RawBlock {
 
     /// Decodes and checks it. Only the caller can know its height.
     pub fn convert(&self, height: Height) -> Result<Block, SourceError> {
-        converted(&self.bytes, height, None, &self.path, self.offset)
+        converted(&self.bytes, height, None, None, &self.path, self.offset)
     }
 }
 
@@ -122,10 +122,12 @@ pub(super) fn converted(
     bytes: &[u8],
     height: Height,
     hash: Option<&BlockHash>,
+    raw_above: Option<u32>,
     path: &Path,
     offset: u64,
 ) -> Result<Block, SourceError> {
-    convert::block_prefix(bytes, height, hash).map(|(block, _)| block).map_err(|cause| {
+    let block = convert::block_prefix_with_raw(bytes, height, hash, raw_above);
+    block.map(|(block, _)| block).map_err(|cause| {
         let place = Place::File { path: path.to_owned(), offset };
         SourceError::BadBlock { place, hash: hash.copied(), cause: Box::new(cause) }
     })

@@ -16,13 +16,15 @@ pub struct BlkOptions {
     pub anchor: Option<ChainPoint>,
     /// How often to look for new blocks.
     pub poll: Duration,
+    /// Hand over the bytes of transactions larger than this: [`Tx::raw`](sapwood_types::Tx::raw). Nothing for none.
+    pub raw_above: Option<u32>,
 }
 
 impl BlkOptions {
     /// Files that begin with the network's first block, looked at every second.
     pub fn new(network: Network, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let places = places.into_iter().map(Into::into).collect();
-        Self { network, places, anchor: None, poll: Duration::from_secs(1) }
+        Self { network, places, anchor: None, poll: Duration::from_secs(1), raw_above: None }
     }
 }
 

@@ -127,11 +127,14 @@ impl BlkSource {
             let file = |copy: Location| Some((copy, state.files.get(copy.file as usize)?.clone()));
             (header.height, state.index.locations(hash).into_iter().filter_map(file).collect::<Vec<_>>())
         };
+        let raw_above = self.0.options.raw_above;
         let mut problem = None;
         for (at, file) in copies {
             let read = (file.open())
                 .and_then(|mut input| order::read(&mut input, &file.path, file.key, at.offset, at.length))
-                .and_then(|bytes| order::converted(&bytes, height, Some(hash), &file.path, at.offset));
+                .and_then(|bytes| {
+                    order::converted(&bytes, height, Some(hash), raw_above, &file.path, at.offset)
+                });
             match read {
                 Ok(block) => return Ok(Some(block)),
                 Err(error) => problem = problem.or(Some(error)),

@@ -52,6 +52,8 @@ pub struct RpcOptions {
     pub long_poll: Duration,
     /// How often to ask for the tip where the node cannot make us wait.
     pub poll: Duration,
+    /// Hand over the bytes of transactions larger than this: [`Tx::raw`](sapwood_types::Tx::raw). Nothing for none.
+    pub raw_above: Option<u32>,
 }
 
 impl RpcOptions {
@@ -67,6 +69,7 @@ impl RpcOptions {
             warmup: Duration::from_secs(600),
             long_poll: Duration::from_secs(10),
             poll: Duration::from_secs(1),
+            raw_above: None,
         }
     }
 }

@@ -155,9 +155,10 @@ impl RpcSource {
         let Some(hex) = answer else { return Ok(None) };
         let bytes = Vec::<u8>::from_hex(&hex)
             .map_err(|error| self.client.unusable(METHOD, format!("a block in hex was expected: {error}")))?;
-        let hash = *hash;
+        let (hash, raw_above) = (*hash, self.client.options.raw_above);
         // Some milliseconds of hashing: nothing for a thread that answers others.
-        let block = tokio::task::spawn_blocking(move || convert::block(&bytes, height, Some(&hash)));
+        let convert = move || convert::block_with_raw(&bytes, height, Some(&hash), raw_above);
+        let block = tokio::task::spawn_blocking(convert);
         let block = block.await.map_err(SourceError::task)?.map_err(|cause| {
             let place = Place::Node { url: self.client.url().to_owned() };
             SourceError::BadBlock { place, hash: Some(hash), cause: Box::new(cause) }

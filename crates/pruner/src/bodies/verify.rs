@@ -1,0 +1,111 @@
+//! Whether every record has its body, and every body its record.
+
+use std::fmt;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use sapwood_rules::{Policy, PruneContext, SafeHeight, Verdict};
+use sapwood_store::{Judged, Store, StoreError};
+use sapwood_types::{External, Height, TxId};
+
+use super::{Bodies, BodyError};
+
+/// Records and bodies looked at in one go.
+const CHUNK: usize = 1000;
+/// Bodies asked for at the same time.
+const AT_A_TIME: usize = 16;
+
+/// What came of comparing records and bodies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodiesReport {
+    /// Records whose body is there.
+    pub found: u64,
+    /// Records without their body although they are needed: damage, in words.
+    pub missing: Vec<String>,
+    /// Records that may go and whose body is gone already: a pruning job was killed in between, and the next one goes on.
+    pub half_deleted: u64,
+    /// Bodies without a record: the pruner deletes them.
+    pub orphans: u64,
+}
+
+impl fmt::Display for BodiesReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records have their body outside", self.found)?;
+        if self.orphans > 0 {
+            write!(f, "; {} bodies have no record, and go with the next pruning job", self.orphans)?;
+        }
+        if self.half_deleted > 0 {
+            write!(f, "; {} bodies went before their record, which goes next", self.half_deleted)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why records and bodies could not be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyBodiesError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The object store failed.
+    #[error(transparent)]
+    Bodies(#[from] BodyError),
+}
+
+impl Bodies {
+    /// Looks for the body of every record that has one outside, and for the record of every body. Nothing is changed.
+    pub async fn verify(
+        &self,
+        store: &dyn Store,
+        policy: &Policy,
+    ) -> Result<BodiesReport, VerifyBodiesError> {
+        let mut report = BodiesReport::default();
+        let height = store.last_applied().await?.map_or(Height::GENESIS, |last| last.height);
+        // Without holds: what only they keep has its body, or was not deleted yet.
+        let context =
+            PruneContext { current: height, safe: SafeHeight::at(height), retention: policy.retention };
+        let mut after = None;
+        loop {
+            let page = store.records(after, CHUNK).await?;
+            let outside = page.items.iter().filter_map(|record| Some((record.txid, record.head.external?)));
+            let absent = self.absent(outside.clone().collect()).await?;
+            report.found += (outside.count() - absent.len()) as u64;
+            let judged =
+                store.judge(absent.iter().map(|(txid, _)| *txid).collect(), context.clone(), false).await?;
+            for (judged, (txid, external)) in judged.iter().zip(absent) {
+                match judged.verdict.may_go() {
+                    true => report.half_deleted += 1,
+                    false => report.missing.push(format!(
+                        "{txid} has no body: {} is not in {}. If bodies are kept elsewhere, name the configuration that says so",
+                        super::key(&txid, external),
+                        self.place
+                    )),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut listing = self.list(None).await?;
+        while let Some(listed) = listing.next(CHUNK).await? {
+            let judged =
+                store.judge(listed.iter().map(|(txid, _)| *txid).collect(), context.clone(), false).await?;
+            report.orphans +=
+                listed.iter().zip(&judged).filter(|(body, judged)| is_orphan(body, judged)).count() as u64;
+        }
+        Ok(report)
+    }
+
+    async fn absent(&self, wanted: Vec<(TxId, External)>) -> Result<Vec<(TxId, External)>, BodyError> {
+        let looks = stream::iter(wanted)
+            .map(|body| async move { Ok((body, self.exists(body.0, body.1).await?)) })
+            .buffered(AT_A_TIME);
+        let found: Vec<((TxId, External), bool)> = looks.try_collect().await?;
+        Ok(found.into_iter().filter(|(_, exists)| !exists).map(|(body, _)| body).collect())
+    }
+}
+
+/// Whether no record points at a body.
+pub(crate) fn is_orphan((_, external): &(TxId, External), judged: &Judged) -> bool {
+    judged.verdict == Verdict::Gone || judged.external != Some(*external)
+}
