@@ -1,10 +1,10 @@
 //! Looking inside: the state's hash, the engine's figures, backups.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rocksdb::{Direction, FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
+use rocksdb::{ColumnFamily, Direction, FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
 use sapwood_store::{
     Cursor, EngineStats, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet,
     check_limit, digest::StateDigest,
@@ -15,6 +15,7 @@ use crate::{
     EmbeddedStore,
     columns::Column,
     engine::{Engine, corrupt, decode_extra, decode_master, engine_error},
+    options::Durability,
     read::Snapshot,
 };
 
@@ -152,12 +153,40 @@ impl Engine {
     }
 
     pub(crate) fn settle_disk(&self) -> Result<(), StoreError> {
+        self.flush()?;
+        let options = rocksdb::WaitForCompactOptions::default();
+        self.db().wait_for_compact(&options).map_err(engine_error("waiting for compactions"))
+    }
+
+    /// Writes out all that is only in memory. While others write there may be something again when it returns.
+    ///
+    /// RocksDB's own wait for a flush of several families at once can end before the flush does: it seems to wait for each family by
+    /// another one's memtable. So it is asked whether anything is left.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
         let families =
             Column::ALL.into_iter().map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
         // All in one go: without a log, a crash between one family's flush and another's would tear them apart.
         self.db().flush_cfs_opt(&families, &FlushOptions::default()).map_err(engine_error("flushing"))?;
-        let options = rocksdb::WaitForCompactOptions::default();
-        self.db().wait_for_compact(&options).map_err(engine_error("waiting for compactions"))
+        let waiting = |family: &ColumnFamily| {
+            let immutable = self.db().property_int_value_cf(family, "rocksdb.num-immutable-mem-table");
+            immutable.map(|number| number.unwrap_or(0) > 0).map_err(engine_error("reading figures"))
+        };
+        for family in families {
+            while waiting(family)? {
+                self.check_engine()?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the engine has given up writing in the background.
+    fn check_engine(&self) -> Result<(), StoreError> {
+        let errors = self.db().property_int_value("rocksdb.background-errors");
+        match errors.map_err(engine_error("reading figures"))? {
+            Some(1..) => Err(StoreError::Engine { doing: "flushing", cause: "it failed in the background".into() }),
+            _ => Ok(()),
+        }
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
@@ -165,6 +194,12 @@ impl Engine {
             let problem =
                 format!("{} exists already: a copy is written to a new directory", directory.display());
             return Err(StoreError::BadOption { problem });
+        }
+        let without_log = self.options.durability == Durability::CleanStopOnly;
+        // Without a log the copy is what has been flushed, and that has to be all.
+        let _no_writes = without_log.then(|| self.writer.lock());
+        if without_log {
+            self.flush()?;
         }
         let checkpoint = Checkpoint::new(self.db()).map_err(engine_error("preparing a copy"))?;
         checkpoint.create_checkpoint(directory).map_err(engine_error("writing a copy"))

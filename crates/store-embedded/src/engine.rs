@@ -49,6 +49,18 @@ pub(crate) struct Engine {
     write_options: WriteOptions,
 }
 
+/// Without a log a clean stop is what makes writes last. RocksDB flushes when it is closed, but does not wait until all of it is done.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.options.durability == Durability::CleanStopOnly
+            && self.check_poison().is_ok()
+            && let Err(error) = self.flush()
+        {
+            tracing::error!(%error, directory = %self.directory.display(), "what was written last is lost");
+        }
+    }
+}
+
 pub(crate) fn engine_error(doing: &'static str) -> impl Fn(rocksdb::Error) -> StoreError {
     move |error| StoreError::Engine { doing, cause: error.to_string() }
 }

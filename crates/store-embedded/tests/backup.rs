@@ -52,7 +52,10 @@ async fn copies_while_it_works(durability: Durability) {
         let digest = copy.state_digest().await.unwrap();
         let found = (before..=after).find(|number| timeline.digest_at(*number) == digest);
         let found =
-            found.unwrap_or_else(|| panic!("copy {number} is none of the moments {before} to {after}"));
+            found.unwrap_or_else(|| {
+                let other = (0..after + 30).find(|number| timeline.digest_at(*number) == digest);
+                panic!("copy {number} is none of the moments {before} to {after}; it is {other:?}")
+            });
         moved += u64::from(found > before);
         // It is a store like any other.
         timeline.go_to(found);
@@ -72,6 +75,22 @@ async fn a_copy_of_a_store_at_work_is_one_consistent_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_store_without_a_log_is_one_consistent_moment() {
     copies_while_it_works(Durability::CleanStopOnly).await;
+}
+
+/// The buffers are small, so stops fall into flushes that the engine began by itself.
+#[tokio::test]
+async fn a_clean_stop_without_a_log_keeps_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut timeline = Timeline::new(Workload::Chain, 12);
+    for stop in 0..40 {
+        let store = worker::open(directory.path(), &timeline, Durability::CleanStopOnly);
+        let at = timeline.at();
+        assert_eq!(store.state_digest().await.unwrap(), timeline.digest_at(at), "after stop {stop} at {at}");
+        for _ in 0..30 + stop {
+            let (op, expected) = timeline.step();
+            assert_eq!(op.on_store(&store).await.is_ok(), expected.is_ok());
+        }
+    }
 }
 
 #[tokio::test]
