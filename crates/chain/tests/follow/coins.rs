@@ -227,6 +227,7 @@ pub(crate) async fn preload(node: &Node, coins: &BTreeMap<OutPoint, Coin>, at: H
             coinbase,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            raw: Default::default(),
         };
         let (_, tx) = txs.entry(outpoint.txid).or_insert_with(|| (height, empty()));
         tx.outputs.resize(outpoint.vout as usize, Output::data(&[][..]));
