@@ -184,7 +184,9 @@ impl Engine {
     fn check_engine(&self) -> Result<(), StoreError> {
         let errors = self.db().property_int_value("rocksdb.background-errors");
         match errors.map_err(engine_error("reading figures"))? {
-            Some(1..) => Err(StoreError::Engine { doing: "flushing", cause: "it failed in the background".into() }),
+            Some(1..) => {
+                Err(StoreError::Engine { doing: "flushing", cause: "it failed in the background".into() })
+            }
             _ => Ok(()),
         }
     }

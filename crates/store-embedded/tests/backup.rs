@@ -51,11 +51,10 @@ async fn copies_while_it_works(durability: Durability) {
         assert!(report.is_clean(), "copy {number}: {report}");
         let digest = copy.state_digest().await.unwrap();
         let found = (before..=after).find(|number| timeline.digest_at(*number) == digest);
-        let found =
-            found.unwrap_or_else(|| {
-                let other = (0..after + 30).find(|number| timeline.digest_at(*number) == digest);
-                panic!("copy {number} is none of the moments {before} to {after}; it is {other:?}")
-            });
+        let found = found.unwrap_or_else(|| {
+            let other = (0..after + 30).find(|number| timeline.digest_at(*number) == digest);
+            panic!("copy {number} is none of the moments {before} to {after}; it is {other:?}")
+        });
         moved += u64::from(found > before);
         // It is a store like any other.
         timeline.go_to(found);
