@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use sapwood_rules::Policy;
-use sapwood_store::StoreError;
-use sapwood_types::Height;
+use sapwood_store::{BatchResult, PreserveError, StoreError};
+use sapwood_types::{Height, TxId};
 use tokio::sync::broadcast;
 
 use crate::{
@@ -40,6 +40,17 @@ impl PrunerHandle {
             return Err(PrunerError::Disabled);
         }
         Ok(self.shared.submit(Trigger::OnDemand, height, true))
+    }
+
+    /// Preserves transactions for somebody, and returns how many of them are stored. The pruner ends what it preserved itself as soon as
+    /// its reason is gone; what somebody asked for here it leaves alone, also where its own would have lasted longer.
+    pub async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
+        let _preserving = self.shared.preserving.lock().await;
+        {
+            let mut own = self.shared.preserved.lock();
+            txids.iter().for_each(|txid| _ = own.remove(txid));
+        }
+        self.shared.store.preserve(txids, until).await
     }
 
     /// Waits until a job is over. If another one took its place, waits for that one. Nothing if it is not remembered.

@@ -115,6 +115,7 @@ impl Pruner {
             phase: Mutex::new(None),
             position: Mutex::new(position.clone()),
             preserved: Mutex::default(),
+            preserving: tokio::sync::Mutex::default(),
             next_body_part: AtomicU8::new(0),
             totals: Mutex::default(),
         });
@@ -188,6 +189,8 @@ pub(crate) struct Shared {
     pub(crate) position: Mutex<Option<Cursor>>,
     /// Preservations that this pruner made.
     pub(crate) preserved: Mutex<Preserved>,
+    /// Held from reading preservations to changing them, so that the pruner never takes somebody else's for its own.
+    pub(crate) preserving: tokio::sync::Mutex<()>,
     /// Where to look next for bodies without a record: those of ids that begin with this byte.
     pub(crate) next_body_part: AtomicU8,
     pub(crate) totals: Mutex<Totals>,

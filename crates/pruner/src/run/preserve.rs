@@ -28,9 +28,11 @@ impl Run<'_> {
             loop {
                 let page = self.shared.store.old_unmined(cutoff, after, self.shared.options.chunk_records);
                 let page = page.await.map_err(failed)?;
+                let preserving = self.shared.preserving.lock().await;
                 let parents = self.parents(page.items).await?;
                 needed.extend(parents.iter().map(|(parent, _)| *parent));
                 self.preserve(parents, fresh_from, until).await?;
+                drop(preserving);
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -81,11 +83,14 @@ impl Run<'_> {
             |(parent, until): (&TxId, &Height)| (!needed.contains(parent)).then_some((*parent, *until));
         let over: Vec<(TxId, Height)> = self.shared.preserved.lock().iter().filter_map(over).collect();
         for chunk in over.chunks(self.shared.options.chunk_records) {
-            let ended = self.shared.store.end_preservations(chunk.to_vec()).await?;
+            let preserving = self.shared.preserving.lock().await;
+            let ending = {
+                let mut own = self.shared.preserved.lock();
+                chunk.iter().filter(|(parent, _)| own.remove(parent).is_some()).copied().collect()
+            };
+            let ended = self.shared.store.end_preservations(ending).await?;
+            drop(preserving);
             self.counts.preservations_expired += ended as u64;
-            let mut preserved = self.shared.preserved.lock();
-            chunk.iter().for_each(|(parent, _)| _ = preserved.remove(parent));
-            drop(preserved);
             self.check()?;
         }
         Ok(())

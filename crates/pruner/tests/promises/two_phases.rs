@@ -175,3 +175,25 @@ async fn undo_goes_below_the_window_and_stays_inside() {
     assert_eq!(world.store.prune_undo(Height::MAX).await, Ok(0));
     world.sound().await;
 }
+
+/// The pruner ends its own preservation once the child is mined. Somebody asked for the same record to be kept, up to a lower height even.
+#[tokio::test]
+async fn what_somebody_preserves_does_not_end_with_the_pruners_own() {
+    let world = World::new(small()).await;
+    let (parent, other) = (coin("parent", 1), coin("other", 1));
+    world.block_at(1, &[&parent, &other]).await;
+    let late = child("late", &[(&parent, 0), (&other, 0)], 1);
+    world.unmined(&late, 1).await;
+    world.extend_to(9).await;
+    world.prune_ok().await;
+    assert_eq!(world.preserved_until(&parent).await, Some(29));
+    assert_eq!(world.pruner.preserve(vec![parent.txid], Height(25)).await.unwrap(), 1);
+    world.extend(&[&late]).await;
+    world.extend_to(28).await;
+    world.prune_ok().await;
+    assert_eq!((world.has(&parent).await, world.has(&other).await), (true, false));
+    world.extend_to(30).await;
+    world.prune_ok().await;
+    assert!(!world.has(&parent).await, "it ends in the end");
+    world.sound().await;
+}

@@ -152,7 +152,8 @@ fn router(
     let GrpcServices { chain, pruner, feed } = services;
     let most = limits.max_message_bytes;
     let store = Arc::clone(chain.store());
-    let utxo = UtxoService { store: Arc::clone(&store), chain: chain.clone(), limits };
+    let utxo =
+        UtxoService { store: Arc::clone(&store), chain: chain.clone(), pruner: pruner.clone(), limits };
     let chain = ChainService { chain, pruner: pruner.clone(), feed, limits, stop: stop.clone() };
     let stop = stop.clone();
     let pruner = PrunerService { pruner, store, limits, stop, changing_policy: Default::default() };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use sapwood_chain::Chain;
+use sapwood_pruner::PrunerHandle;
 use sapwood_store::{
     AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, error::ItemError,
 };
@@ -22,6 +23,8 @@ pub(crate) struct UtxoService {
     pub(crate) store: Arc<dyn Store>,
     /// What keeps bodies of large transactions before it stores them.
     pub(crate) chain: Chain,
+    /// What would end preservations before their time.
+    pub(crate) pruner: PrunerHandle,
     pub(crate) limits: GrpcLimits,
 }
 
@@ -272,7 +275,7 @@ impl Utxo for UtxoService {
         let request = request.into_inner();
         let txids = self.limits.hashes(request.txids, "txids")?;
         let until = height(request.until, "until")?;
-        match self.store.preserve(txids, until).await {
+        match self.pruner.preserve(txids, until).await {
             Ok(present) => Ok(Response::new(PreserveResponse { present: present as u32 })),
             Err(BatchError::Store(error)) => Err(store_status(&error)),
             // It fails only with the engine.

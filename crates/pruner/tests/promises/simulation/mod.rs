@@ -312,9 +312,7 @@ impl<'a> Simulation<'a> {
         let known: Vec<TxId> = self.history.txs.keys().copied().collect();
         let until = tip + self.rng.between(1, 8);
         if let Some(txid) = self.rng.pick(&known)
-            // One that the pruner preserves already would end with the pruner's reason, see `docs/pruner.md`.
-            && self.store.get(txid).await.unwrap().is_some_and(|record| record.head.preserve_until.is_none())
-            && self.store.preserve(vec![txid], Height(until)).await.unwrap() == 1
+            && self.pruner.preserve(vec![txid], Height(until)).await.unwrap() == 1
         {
             self.log.push(format!("{txid} is preserved until {until}"));
             let before = self.history.preserved.entry(txid).or_insert(until);
