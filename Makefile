@@ -82,7 +82,7 @@ prop: setup ## Run SEQUENCES (100000) random sequences against the model
 	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
 
 sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work
-	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --release -p sapwood-pruner -E 'test(sim)' --no-capture
+	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --release --workspace -E 'package(sapwood-pruner) & test(sim)' --no-capture
 
 docs: setup ## Build the API documentation
 	cargo doc --release --no-deps --workspace
