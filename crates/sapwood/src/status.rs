@@ -189,7 +189,7 @@ impl fmt::Display for Status {
         writeln!(f, "records          {}, {} of them unmined", self.records, self.unmined)?;
         writeln!(f, "on disk          {} bytes", self.disk.total)?;
         for (part, bytes) in &self.disk.parts {
-            writeln!(f, "  {part:<15}{bytes}")?;
+            writeln!(f, " {part:<16}{bytes}")?;
         }
         Ok(())
     }
