@@ -282,10 +282,25 @@ def an_expired_preservation_does_not_delete_a_live_coin(world):
     world.feed.mine(1001, [child])
     equal(world.utxo.Preserve(txids=[parent["txid"], digest("never seen")], until=1100).present, 1)
     equal(world.record(parent).preserve_until, 1100)
+    equal(world.utxo.ExpirePreservations(height=4_000_000).ended, 0)
+    equal(world.record(parent).preserve_until, 1100)
     explained = world.kept_at(parent, 1400)
     equal(explained.reason, "unspent")
     assert not world.record(parent).HasField("preserve_until")
     equal(world.status(parent["txid"], 1400, vout=1), "SPENDABLE")
+
+
+@test
+def preservations_end_when_they_are_over_and_not_before(world):
+    parent = world.parent_and_child(outputs=2)
+    equal(world.utxo.Preserve(txids=[parent["txid"]], until=1003).present, 1)
+    world.feed.mine(1002, [])
+    equal(world.utxo.ExpirePreservations(height=1003).ended, 0)
+    world.feed.mine(1003, [])
+    equal(world.utxo.ExpirePreservations(height=1002).ended, 0)
+    # The pruner may have been first.
+    assert world.utxo.ExpirePreservations(height=1003).ended <= 1
+    assert not world.record(parent).HasField("preserve_until")
 
 
 @test

@@ -82,6 +82,7 @@ python_tests! {
     a_deleted_unmined_child_gives_its_input_back
     a_pruned_child_cannot_come_back
     an_expired_preservation_does_not_delete_a_live_coin
+    preservations_end_when_they_are_over_and_not_before
     a_running_block_assembly_that_is_behind_holds_everything
     the_persister_decides_and_zero_is_not_none
     nothing_goes_while_a_branch_is_exchanged

@@ -8,7 +8,7 @@ use sapwood_pruner::PrunerHandle;
 use sapwood_store::{
     AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, error::ItemError,
 };
-use sapwood_types::AddressHash;
+use sapwood_types::{AddressHash, Height};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -281,6 +281,19 @@ impl Utxo for UtxoService {
             // It fails only with the engine.
             Err(error) => Err(Status::internal(error.to_string())),
         }
+    }
+
+    async fn expire_preservations(
+        &self,
+        request: Request<ExpirePreservationsRequest>,
+    ) -> Answer<ExpirePreservationsResponse> {
+        let request = request.into_inner();
+        let (height, limit) = (height(request.height, "height")?, self.limits.page(request.limit)?);
+        let last = self.store.last_applied().await.map_err(|error| store_status(&error))?;
+        let over = height.min(last.map_or(Height::GENESIS, |last| last.height));
+        let ended = self.store.expire_preservations(over, limit).await;
+        let ended = ended.map_err(|error| store_status(&error))?;
+        Ok(Response::new(ExpirePreservationsResponse { ended: ended as u32 }))
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Answer<BatchResponse> {
