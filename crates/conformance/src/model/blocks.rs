@@ -1,6 +1,6 @@
 //! Blocks: applied and taken back.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
 use sapwood_store::{
@@ -218,8 +218,11 @@ impl Model {
         while let Some(last) = self.last.filter(|last| target.is_none_or(|(target, _)| last.height > target))
         {
             let undo = self.undo.remove(&last.height).expect("undo inside the window");
+            // No transaction of the block is mined when the first one loses, so none stands in the way of another.
+            let unmined: HashSet<TxId> =
+                undo.txs.iter().map(|tx| tx.txid).filter(|txid| self.leaves_block(*txid, &undo.block)).collect();
             for tx in undo.txs.iter().rev() {
-                let taken = self.take_back_tx(tx, &undo.block, mode, &mut done);
+                let taken = self.take_back_tx(tx, &undo.block, mode, &unmined, &mut done);
                 taken.map_err(|problem| RollbackError::Tx { txid: tx.txid, problem: Box::new(problem) })?;
             }
             self.last = undo.previous;
@@ -233,11 +236,23 @@ impl Model {
         Ok(done)
     }
 
+    /// Takes a transaction out of a block. Whether it was mined and is not any more.
+    fn leaves_block(&mut self, txid: TxId, block: &BlockMark) -> bool {
+        if self.record(txid).is_none() {
+            return false;
+        }
+        let was_mined = self.mined_at(txid).is_some();
+        self.change_blocks(txid, |blocks| blocks.retain(|entry| entry.block_id != block.id));
+        self.found_unmined(txid, block.height);
+        was_mined && self.mined_at(txid).is_none()
+    }
+
     fn take_back_tx(
         &mut self,
         tx: &UndoTx,
         block: &BlockMark,
         mode: RollbackMode,
+        unmined: &HashSet<TxId>,
         done: &mut RolledBack,
     ) -> Result<(), ConflictError> {
         let txid = tx.txid;
@@ -249,12 +264,11 @@ impl Model {
                 self.forget(txid);
                 done.forgotten.push(txid);
             } else {
-                let was_mined = self.mined_at(txid).is_some();
-                self.change_blocks(txid, |blocks| blocks.retain(|entry| entry.block_id != block.id));
-                self.found_unmined(txid, block.height);
+                // One that was written over by its own block has only now come back.
+                let left_now = self.leaves_block(txid, block);
                 if !tx.known && coinbase {
                     done.conflicting.extend(self.lose(vec![txid], block.height)?);
-                } else if was_mined && self.mined_at(txid).is_none() {
+                } else if left_now || unmined.contains(&txid) {
                     done.unmined.push(txid);
                 }
             }

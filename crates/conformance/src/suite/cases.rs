@@ -215,6 +215,7 @@ macro_rules! conformance_cases {
                 a_frozen_descendant_stops_the_rollback,
                 what_wrote_over_a_record_is_forgotten,
                 what_comes_back_names_nobody_who_is_gone,
+                a_spender_of_the_same_block_is_no_obstacle,
                 a_refused_rollback_changes_nothing,
                 the_floor_can_be_reached_after_undo_is_pruned,
                 to_the_last_block_is_nothing_to_do,

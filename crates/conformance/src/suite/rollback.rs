@@ -281,6 +281,26 @@ pub async fn what_comes_back_names_nobody_who_is_gone(factory: &dyn StoreFactory
     }
 }
 
+/// A transaction spends an output that a later one of its block writes over, and then holds the new one too. It is mined in the
+/// block that goes, so it does not keep what wrote over from going: it loses.
+pub async fn a_spender_of_the_same_block_is_no_obstacle(factory: &dyn StoreFactory) {
+    for mode in BOTH {
+        let s = Subject::new(factory, small()).await;
+        let twice = coin("twice", 1);
+        let base = s.start(10, &[&twice]).await.block;
+        let before = s.record(&twice).await;
+        let spender = child("spender", &[(&twice, 0)], 1);
+        let block = std::sync::Arc::new(s.next_block(&[&spender, &twice]).await);
+        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        s.apply_block(block, options).await.expect("apply");
+        s.try_spend(&spender, &[0], 11).await.expect("a mined transaction holds what it spends");
+        let rolled = back(&s, base, mode).await;
+        assert_eq!(rolled.conflicting, [spender.txid], "{mode:?}");
+        assert_eq!(s.record(&twice).await.slots, before.slots, "{mode:?}");
+        s.sound().await;
+    }
+}
+
 /// Refusals change nothing: an empty store, a target above or at the last height, another hash, below the floor.
 pub async fn a_refused_rollback_changes_nothing(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
