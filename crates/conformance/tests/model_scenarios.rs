@@ -130,6 +130,7 @@ fn a_pruned_child_cannot_come_back() {
         context: context(7, 5, &[]),
         check_children: true,
         save_cursor: None,
+        spare_external: false,
     };
     let verdicts: Vec<bool> =
         model.delete_due(&request).iter().map(|judged| judged.verdict.may_go()).collect();

@@ -262,6 +262,7 @@ fn outlook(
         Verdict::Kept(
             reason @ (KeepReason::ChildDisagrees { .. }
             | KeepReason::ExternalBody { .. }
+            | KeepReason::BodyFirst
             | KeepReason::RetentionOff),
         ) => return (None, Some(format!("this has to be mended first: {reason}"))),
         Verdict::Kept(_) => {}

@@ -114,6 +114,8 @@ pub enum KeepReason {
         /// What the child's own record says.
         found: ChildEvidence,
     },
+    /// Its body lives outside and has to go first.
+    BodyFirst,
     /// Its external body could not be deleted.
     ExternalBody {
         /// What went wrong.
@@ -138,6 +140,7 @@ impl KeepReason {
             KeepReason::Held { .. } => "held",
             KeepReason::AboveTip { .. } => "above_tip",
             KeepReason::ChildDisagrees { .. } => "child_disagrees",
+            KeepReason::BodyFirst => "body_first",
             KeepReason::ExternalBody { .. } => "external_body",
         }
     }
@@ -359,6 +362,7 @@ impl fmt::Display for KeepReason {
                 };
                 write!(f, "child {child} is remembered as {} but is {found}", said(remembered))
             }
+            KeepReason::BodyFirst => write!(f, "its external body has to go first"),
             KeepReason::ExternalBody { error } => {
                 write!(f, "its external body could not be deleted: {error}")
             }

@@ -16,6 +16,7 @@ use crate::{
     cache::RecordCache,
     columns::{self, Column},
     due_start::DueStart,
+    gate::Gate,
     keys,
     mined::MinedHeights,
     options::{Durability, EmbeddedOptions},
@@ -35,8 +36,8 @@ pub(crate) struct Engine {
     pub(crate) policy: RwLock<Policy>,
     /// Whoever holds this is the one writer.
     pub(crate) writer: Mutex<Writer>,
-    /// Held while a block is applied: pruning does not begin to read beside one.
-    pub(crate) block_under_way: Mutex<()>,
+    /// Makes pruning wait for blocks.
+    pub(crate) gate: Gate,
     /// The state as of the last write, for readers.
     pub(crate) published: RwLock<State>,
     /// The UTXO set as of the last write, for readers.
@@ -103,7 +104,7 @@ impl Engine {
             options,
             policy: RwLock::new(policy),
             writer: Mutex::new(Writer::new(State::default(), cache)),
-            block_under_way: Mutex::default(),
+            gate: Gate::default(),
             published: RwLock::default(),
             published_utxo_set: RwLock::default(),
             watches: Watches::default(),

@@ -31,6 +31,7 @@ mod diagnose;
 mod due_start;
 mod engine;
 pub mod floor;
+mod gate;
 mod keys;
 mod mined;
 pub mod options;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
-use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_store::{
     Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet, changes::record_entries,
     transition::preserve,
@@ -14,10 +14,14 @@ use crate::{
     EmbeddedStore,
     columns::Column,
     engine::{Engine, corrupt, decode_master, engine_error},
+    gate::ChunkPass,
     keys::{self, Pending},
     read::Snapshot,
     watch::TxIds,
 };
+
+/// Records judged between two looks whether a block has come.
+const JUDGED_AT_A_TIME: usize = 125;
 
 /// A record, its verdict, and what deleting it takes.
 struct Case {
@@ -81,10 +85,9 @@ impl Engine {
 
     fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
         self.check_poison()?;
-        // A block under way goes first; the next one does not wait for this chunk, nor this chunk for that one.
-        drop(self.block_under_way.lock());
+        let pass = self.gate.chunk();
         let watch = self.watches.begin(&request.txids);
-        let result = self.judge_and_delete(request, || watch.changed());
+        let result = self.judge_and_delete(request, &pass, || watch.changed());
         self.watches.end(&watch);
         result
     }
@@ -92,14 +95,21 @@ impl Engine {
     fn judge_and_delete(
         &self,
         request: &DeleteDue,
+        pass: &ChunkPass,
         changed: impl FnOnce() -> TxIds,
     ) -> Result<Vec<Judged>, StoreError> {
-        let mut cases = self.cases(&request.txids, &request.context, request.check_children)?;
+        let mut cases = Vec::with_capacity(request.txids.len());
+        for part in request.txids.chunks(JUDGED_AT_A_TIME) {
+            pass.make_way();
+            cases.extend(self.cases(part, &request.context, request.check_children)?);
+        }
+        pass.make_way();
         self.reached("prune-judged")?;
         // One write, or a crash could leave the cursor behind a record that was not deleted.
         self.change(|change| {
             let changed = changed();
             let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
+            let mut spared = false;
             for case in &mut cases {
                 let txid = case.judged.txid;
                 if gone.contains(&txid) {
@@ -111,13 +121,18 @@ impl Engine {
                 if !case.judged.verdict.may_go() {
                     continue;
                 }
+                if request.spare_external && case.judged.external.is_some() {
+                    case.judged.verdict = Verdict::Kept(KeepReason::BodyFirst);
+                    spared = true;
+                    continue;
+                }
                 gone.insert(txid);
                 match case.plain.take() {
                     Some(master) => change.deleted.push((txid, master)),
                     None => preserve::prune(&mut change.set, txid)?,
                 }
             }
-            if let Some(cursor) = &request.save_cursor {
+            if let (Some(cursor), false) = (&request.save_cursor, spared) {
                 change.state.prune_cursor = Some(cursor.clone());
             }
             Ok::<_, StoreError>(())
@@ -295,7 +310,6 @@ impl StorePrune for EmbeddedStore {
 #[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
 mod tests {
     use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
-    use sapwood_rules::KeepReason;
     use sapwood_store::ApplyOptions;
     use sapwood_types::{Block, Tx};
 
@@ -338,6 +352,7 @@ mod tests {
             context: context(30, 10, &[]),
             check_children: true,
             save_cursor: None,
+            spare_external: false,
         };
         engine.delete_due(&request).unwrap();
         assert_eq!(engine.mined.read().get(&child.txid), None);

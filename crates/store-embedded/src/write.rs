@@ -22,7 +22,7 @@ use crate::{EmbeddedStore, columns::Column, engine::Engine, keys, state::Chain};
 
 impl Engine {
     pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
-        let _first = self.block_under_way.lock();
+        let _pass = self.gate.block();
         self.change(|change| {
             let last = change.state.last();
             block::check_next(block, last.as_ref())?;

@@ -60,6 +60,7 @@ impl Scene {
             context: context(DUE, RETENTION, &[]),
             check_children,
             save_cursor: None,
+            spare_external: false,
         };
         let verdict = store.delete_due(request).await.unwrap().remove(0).verdict;
         let kept = store.get_many(vec![self.parent.txid]).await.unwrap()[0].is_some();

@@ -150,6 +150,8 @@ pub struct DeleteDue {
     pub context: PruneContext,
     /// Read the children too, and keep the record if they do not bear out what it remembers.
     pub check_children: bool,
-    /// Saved in the same write as the deletions.
+    /// Saved in the same write as the deletions, if no record was spared.
     pub save_cursor: Option<Cursor>,
+    /// Spare records whose body lives outside: the body has to go first.
+    pub spare_external: bool,
 }

@@ -219,8 +219,12 @@ impl Model {
         {
             let undo = self.undo.remove(&last.height).expect("undo inside the window");
             // No transaction of the block is mined when the first one loses, so none stands in the way of another.
-            let unmined: HashSet<TxId> =
-                undo.txs.iter().map(|tx| tx.txid).filter(|txid| self.leaves_block(*txid, &undo.block)).collect();
+            let unmined: HashSet<TxId> = undo
+                .txs
+                .iter()
+                .map(|tx| tx.txid)
+                .filter(|txid| self.leaves_block(*txid, &undo.block))
+                .collect();
             for tx in undo.txs.iter().rev() {
                 let taken = self.take_back_tx(tx, &undo.block, mode, &unmined, &mut done);
                 taken.map_err(|problem| RollbackError::Tx { txid: tx.txid, problem: Box::new(problem) })?;

@@ -1,6 +1,6 @@
 //! What may go, and going.
 
-use sapwood_rules::{ChildEvidence, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_store::{Cursor, DeleteDue, DueRecord, Judged};
 use sapwood_types::{Height, Slot, TxId, TxRecord};
 
@@ -66,10 +66,19 @@ impl Model {
     /// Judges records, all in the same state, and deletes those that may go. One that is named twice is gone the second time.
     pub fn delete_due(&mut self, request: &DeleteDue) -> Vec<Judged> {
         let mut judged = self.judge(&request.txids, &request.context, request.check_children);
+        let mut spared = false;
         for judged in &mut judged {
             let txid = judged.txid;
             match self.record(txid) {
                 None => *judged = Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 },
+                Some(record)
+                    if judged.verdict.may_go()
+                        && request.spare_external
+                        && record.head.external.is_some() =>
+                {
+                    judged.verdict = Verdict::Kept(KeepReason::BodyFirst);
+                    spared = true;
+                }
                 Some(record) if judged.verdict.may_go() => {
                     if record.head.is_conflicting() {
                         self.unlist_with_parents(txid);
@@ -79,7 +88,7 @@ impl Model {
                 Some(_) => {}
             }
         }
-        if request.save_cursor.is_some() {
+        if request.save_cursor.is_some() && !spared {
             self.prune_cursor.clone_from(&request.save_cursor);
         }
         judged

@@ -95,6 +95,7 @@ macro_rules! conformance_cases {
                 with_and_without_the_child_check_the_same_goes,
                 a_pruned_loser_is_listed_no_longer,
                 the_cursor_is_saved_with_the_deletions,
+                records_with_a_body_outside_are_spared_on_request,
                 what_is_deleted_is_gone_everywhere,
                 forgetting_gives_the_inputs_back,
                 what_cannot_be_forgotten,

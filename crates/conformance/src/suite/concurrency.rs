@@ -68,6 +68,7 @@ fn delete(txid: TxId, current: u32) -> DeleteDue {
         context: context(current, 5, &[]),
         check_children: true,
         save_cursor: None,
+        spare_external: false,
     }
 }
 
@@ -335,6 +336,7 @@ pub async fn two_pruners_delete_each_record_once(factory: &dyn StoreFactory) {
             context: context(6, 5, &[]),
             check_children: true,
             save_cursor: None,
+            spare_external: false,
         };
         let store = s.shared();
         async move { store.delete_due(request).await.expect("delete") }

@@ -103,9 +103,15 @@ pub async fn blocks_undo_and_cursor_are_seen(factory: &dyn StoreFactory) {
     seen.fresh(&s, "without old undo records").await;
     let context: PruneContext = context(20, 5, &[]);
     let save_cursor = Some(Cursor((&b"here"[..]).into()));
-    s.delete_due(DeleteDue { txids: vec![], context, check_children: true, save_cursor })
-        .await
-        .expect("delete");
+    s.delete_due(DeleteDue {
+        txids: vec![],
+        context,
+        check_children: true,
+        save_cursor,
+        spare_external: false,
+    })
+    .await
+    .expect("delete");
     seen.fresh(&s, "with a cursor").await;
     s.sound().await;
 }

@@ -222,7 +222,13 @@ pub async fn teranode_712_a_zero_hash_is_answered_at_once(factory: &dyn StoreFac
     assert_eq!(s.get(zero).await, Ok(None));
     for check_children in [true, false] {
         let context = context(500, 5, &[]);
-        let request = DeleteDue { txids: vec![zero, zero], context, check_children, save_cursor: None };
+        let request = DeleteDue {
+            txids: vec![zero, zero],
+            context,
+            check_children,
+            save_cursor: None,
+            spare_external: false,
+        };
         let judged = s.delete_due(request).await.expect("delete");
         let found: Vec<_> = judged.iter().map(|judged| (judged.txid, &judged.verdict)).collect();
         assert_eq!(found, [(zero, &Verdict::Gone); 2]);
@@ -371,8 +377,13 @@ pub async fn reth_20130_a_tick_is_bounded(factory: &dyn StoreFactory) {
     for left in [40, 30, 20, 10, 0] {
         let page = s.due(Height::MAX, None, 10).await.expect("due");
         let txids = page.items.iter().map(|entry| entry.txid).collect();
-        let request =
-            DeleteDue { txids, context: context(500, 5, &[]), check_children: true, save_cursor: page.next };
+        let request = DeleteDue {
+            txids,
+            context: context(500, 5, &[]),
+            check_children: true,
+            save_cursor: page.next,
+            spare_external: false,
+        };
         assert_eq!(s.delete_due(request).await.expect("delete").len(), 10);
         assert_eq!(s.counts().await.map(|counts| counts.records), Ok(left));
     }

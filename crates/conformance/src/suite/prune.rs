@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sapwood_rules::{Hold, KeepReason, Verdict};
 use sapwood_store::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal};
-use sapwood_types::{Height, Slot};
+use sapwood_types::{External, Height, Slot};
 
 use super::{StoreFactory, Subject, failures, only};
 use crate::fixtures::*;
@@ -101,7 +101,13 @@ pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory)
     s.add_mined(&tx, 10).await;
     let mut context = context(20, 5, &[]);
     context.safe = sapwood_rules::SafeHeight::at(Height(14));
-    let request = DeleteDue { txids: vec![tx.txid], context, check_children: true, save_cursor: None };
+    let request = DeleteDue {
+        txids: vec![tx.txid],
+        context,
+        check_children: true,
+        save_cursor: None,
+        spare_external: false,
+    };
     let judged = s.delete_due(request).await.expect("delete");
     assert_eq!(judged[0].verdict, Verdict::Kept(KeepReason::AboveTip { due_at: Height(15) }));
     assert!(s.has(&tx).await);
@@ -146,6 +152,7 @@ pub async fn with_and_without_the_child_check_the_same_goes(factory: &dyn StoreF
             context: context(current, 5, &[]),
             check_children,
             save_cursor: None,
+            spare_external: false,
         };
         let judged = s.delete_due(request(1_000)).await.expect("delete");
         let waits = Verdict::Kept(KeepReason::ChildUnmined { child: None });
@@ -184,7 +191,13 @@ pub async fn the_cursor_is_saved_with_the_deletions(factory: &dyn StoreFactory) 
     let cursor = |text: &'static [u8]| Some(Cursor(Bytes::from_static(text)));
     let save = async |current, save_cursor| {
         let context = context(current, 5, &[]);
-        let request = DeleteDue { txids: vec![tx.txid], context, check_children: true, save_cursor };
+        let request = DeleteDue {
+            txids: vec![tx.txid],
+            context,
+            check_children: true,
+            save_cursor,
+            spare_external: false,
+        };
         s.delete_due(request).await.expect("delete").remove(0).verdict
     };
     assert!(!save(5, cursor(b"first")).await.may_go());
@@ -193,6 +206,42 @@ pub async fn the_cursor_is_saved_with_the_deletions(factory: &dyn StoreFactory) 
     assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")));
     assert_eq!(save(6, None).await, Verdict::Gone);
     assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")), "saving none keeps it");
+    s.sound().await;
+}
+
+/// Whoever deletes bodies first can have the records that have one spared. They say so, and the cursor stays before them.
+pub async fn records_with_a_body_outside_are_spared_on_request(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let (plain, with_body, young) = (burn("plain", &[]), burn("with body", &[]), burn("young", &[]));
+    let outside = |tx: &sapwood_types::Tx, height| CreateRequest {
+        external: Some(External::Tx),
+        ..CreateRequest::mined(tx.clone(), height, Height(height))
+    };
+    s.add_mined(&plain, 1).await;
+    s.try_add(outside(&with_body, 1), 1).await.expect("create");
+    s.try_add(outside(&young, 2), 2).await.expect("create");
+    let cursor = Some(Cursor(Bytes::from_static(b"behind all three")));
+    let request = |spare_external| DeleteDue {
+        txids: vec![plain.txid, with_body.txid, young.txid],
+        context: context(6, 5, &[]),
+        check_children: true,
+        save_cursor: cursor.clone(),
+        spare_external,
+    };
+    let verdicts = async |spare_external| {
+        let judged = s.delete_due(request(spare_external)).await.expect("delete");
+        judged.into_iter().map(|judged| (judged.verdict, judged.external)).collect::<Vec<_>>()
+    };
+    let not_due = Verdict::Kept(KeepReason::TooYoung { settled_at: Height(2), due_at: Height(7) });
+    let may_go = Verdict::MayGo { due_at: Height(6) };
+    let body = Some(External::Tx);
+    let spared = Verdict::Kept(KeepReason::BodyFirst);
+    assert_eq!(verdicts(true).await, [(may_go.clone(), None), (spared, body), (not_due.clone(), body)]);
+    assert!(!s.has(&plain).await && s.has(&with_body).await);
+    assert_eq!(s.prune_cursor().await, Ok(None), "or what was spared would be passed over");
+    assert_eq!(verdicts(false).await, [(Verdict::Gone, None), (may_go, body), (not_due, body)]);
+    assert!(!s.has(&with_body).await && s.has(&young).await);
+    assert_eq!(s.prune_cursor().await, Ok(cursor.clone()));
     s.sound().await;
 }
 

@@ -333,6 +333,7 @@ impl Subject {
             context: context(current, self.policy.retention, holds),
             check_children: true,
             save_cursor: None,
+            spare_external: false,
         };
         self.delete_due(request).await.expect("deleting due records")
     }
@@ -351,7 +352,13 @@ impl Subject {
             let page = self.due(up_to, after, PAGE).await.expect("due");
             let txids = page.items.iter().map(|entry| entry.txid).collect();
             let context = context(current, retention, &[]);
-            let request = DeleteDue { txids, context, check_children: true, save_cursor: page.next.clone() };
+            let request = DeleteDue {
+                txids,
+                context,
+                check_children: true,
+                save_cursor: page.next.clone(),
+                spare_external: false,
+            };
             for judged in self.delete_due(request).await.expect("deleting due records") {
                 assert!(judged.verdict.may_go(), "{} is listed as due but {}", judged.txid, judged.verdict);
                 gone.push(judged.txid);

@@ -22,13 +22,7 @@ use sapwood_types::{External, Height, TxId};
 use tokio::time::Instant;
 
 use super::{Halt, Run, Sweep};
-use crate::{
-    bodies::{BodyError, Claim},
-    jobs::StopReason,
-    pace::Pacer,
-    service::Shared,
-    status::estimate_backlog,
-};
+use crate::{bodies::BodyError, jobs::StopReason, pace::Pacer, service::Shared, status::estimate_backlog};
 
 /// Bodies being deleted at the same time.
 const BODIES_AT_A_TIME: usize = 16;
@@ -68,9 +62,10 @@ impl Run<'_> {
         }
         let situation = self.situation().await?;
         self.note(&situation);
-        let backlog =
-            estimate_backlog(&*self.shared.store, situation.settled_up_to(), sweep.position.clone()).await?;
-        pacer.begin(backlog.records);
+        if pacer.wants_backlog() {
+            let (store, up_to) = (&*self.shared.store, situation.settled_up_to());
+            pacer.note_backlog(estimate_backlog(store, up_to, sweep.position.clone()).await?.records);
+        }
         let body_failures = AtomicU32::new(0);
         loop {
             self.check()?;
@@ -173,18 +168,50 @@ async fn chunk(
     if txids.is_empty() {
         return Ok(ChunkDone { judged: Vec::new(), bodies_deleted: 0 });
     }
-    let check_children = shared.options.check_children;
-    let (_claim, outside) = with_bodies(shared, txids, context).await?;
-    let (bodies_gone, kept) = delete_bodies(shared, outside, body_failures).await;
-    let spared: HashSet<TxId> = kept.iter().map(|judged| judged.txid).collect();
-    let going: Vec<TxId> = txids.iter().filter(|txid| !spared.contains(txid)).copied().collect();
-    let mut judged = kept;
-    if !going.is_empty() {
-        let save_cursor = wave.done_up_to(Some(page));
-        let request = DeleteDue { txids: going, context: context.clone(), check_children, save_cursor };
-        judged.extend(shared.store.delete_due(request).await?);
+    let request = DeleteDue {
+        txids: txids.clone(),
+        context: context.clone(),
+        check_children: shared.options.check_children,
+        save_cursor: wave.done_up_to(Some(page)),
+        spare_external: true,
+    };
+    let mut judged = shared.store.delete_due(request.clone()).await?;
+    let waits_for_body = |judged: &Judged| judged.verdict == Verdict::Kept(KeepReason::BodyFirst);
+    let large: Vec<TxId> =
+        judged.iter().filter(|judged| waits_for_body(judged)).map(|judged| judged.txid).collect();
+    let mut bodies_deleted = 0;
+    if !large.is_empty() {
+        judged.retain(|judged| !waits_for_body(judged));
+        let with_bodies = delete_with_bodies(shared, large, request, body_failures).await?;
+        bodies_deleted = with_bodies.bodies_deleted;
+        judged.extend(with_bodies.judged);
     }
     wave.done.lock()[page] = true;
+    shared.metrics.batch_took(started.elapsed());
+    Ok(ChunkDone { judged, bodies_deleted })
+}
+
+/// Deletes records whose body lives outside: the bodies, then those records whose body is gone.
+async fn delete_with_bodies(
+    shared: &Shared,
+    large: Vec<TxId>,
+    chunk: DeleteDue,
+    body_failures: &AtomicU32,
+) -> Result<ChunkDone, StoreError> {
+    // Nobody else touches those bodies while the claim lives.
+    let _claim = match &shared.bodies {
+        Some(bodies) => Some(bodies.claim_all(large.clone()).await),
+        None => None,
+    };
+    // Judged again under the claim: a block may have mined one of them before.
+    let judged = shared.store.judge(large, chunk.context.clone(), chunk.check_children).await?;
+    let (may_go, mut done): (Vec<_>, Vec<_>) = judged.into_iter().partition(|judged| judged.verdict.may_go());
+    let (with_body, without): (Vec<_>, Vec<_>) =
+        may_go.into_iter().partition(|judged| judged.external.is_some());
+    let (bodies_gone, kept) = delete_bodies(shared, with_body, body_failures).await;
+    done.extend(kept);
+    let txids = bodies_gone.iter().copied().chain(without.iter().map(|judged| judged.txid)).collect();
+    let judged = shared.store.delete_due(DeleteDue { txids, spare_external: false, ..chunk }).await?;
     for judged in &judged {
         if let (true, Verdict::Kept(reason)) = (bodies_gone.contains(&judged.txid), &judged.verdict) {
             // Somebody locked or preserved it between two looks. It was due, so whoever does may find its body in a persisted block.
@@ -192,29 +219,8 @@ async fn chunk(
             shared.metrics.failed("body_of_kept_record");
         }
     }
-    shared.metrics.batch_took(started.elapsed());
-    Ok(ChunkDone { judged, bodies_deleted: bodies_gone.len() as u64 })
-}
-
-/// Records that may go, children checked, and have a body outside. Nobody else touches those bodies while the claim lives.
-async fn with_bodies(
-    shared: &Shared,
-    txids: &[TxId],
-    context: &PruneContext,
-) -> Result<(Option<Claim>, Vec<Judged>), StoreError> {
-    let outside = |judged: &Judged| judged.external.is_some() && judged.verdict.may_go();
-    let judged = shared.store.judge(txids.to_vec(), context.clone(), false).await?;
-    let large: Vec<TxId> = judged.iter().filter(|judged| outside(judged)).map(|judged| judged.txid).collect();
-    if large.is_empty() {
-        return Ok((None, Vec::new()));
-    }
-    let claim = match &shared.bodies {
-        Some(bodies) => Some(bodies.claim_all(large.clone()).await),
-        None => None,
-    };
-    // Judged again under the claim: a block may have mined one of them before.
-    let judged = shared.store.judge(large, context.clone(), shared.options.check_children).await?;
-    Ok((claim, judged.into_iter().filter(outside).collect()))
+    done.extend(judged);
+    Ok(ChunkDone { judged: done, bodies_deleted: bodies_gone.len() as u64 })
 }
 
 /// Deletes bodies. Returns the records whose body is gone now, and those that stay because theirs is not.

@@ -26,7 +26,15 @@ pub(super) struct BenchChain {
 
 impl BenchChain {
     pub(super) fn new(directory: &Path, shape: &Shape, options: EmbeddedOptions) -> anyhow::Result<Self> {
-        let workload = Workload::new(shape)?;
+        Self::open(directory, Workload::new(shape)?, options)
+    }
+
+    /// Goes on with a workload on the store in this directory.
+    pub(super) fn open(
+        directory: &Path,
+        workload: Workload,
+        options: EmbeddedOptions,
+    ) -> anyhow::Result<Self> {
         let store = EmbeddedStore::open(directory, Policy::with_retention(RETENTION), options)
             .context("opening the store to measure")?;
         Ok(Self { store, workload })
@@ -73,7 +81,9 @@ async fn delete(
 ) -> anyhow::Result<u64> {
     let txids = records.iter().map(|record| record.txid).collect();
     let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
-    let judged = store.delete_due(DeleteDue { txids, context, check_children, save_cursor: None }).await?;
+    let judged = store
+        .delete_due(DeleteDue { txids, context, check_children, save_cursor: None, spare_external: false })
+        .await?;
     let kept = judged.iter().find(|judged| !judged.verdict.may_go());
     anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
     Ok(judged.len() as u64)

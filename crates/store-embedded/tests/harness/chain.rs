@@ -187,7 +187,9 @@ impl Chain {
         let cursor = Cursor(Bytes::copy_from_slice(&self.rng.bytes::<36>()));
         let save_cursor = self.rng.chance(70).then_some(cursor);
         let check_children = self.rng.chance(50);
-        Op::DeleteDue { request: DeleteDue { txids, context, check_children, save_cursor } }
+        Op::DeleteDue {
+            request: DeleteDue { txids, context, check_children, save_cursor, spare_external: false },
+        }
     }
 
     fn roll_back(&mut self, model: &Model) -> Op {

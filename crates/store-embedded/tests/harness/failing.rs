@@ -91,7 +91,13 @@ pub(crate) fn every_write() -> Vec<Op> {
         Op::ApplyBlock { block: Arc::new(block), options: ApplyOptions::default() },
         Op::RollBack { target: None, mode: RollbackMode::Node },
         Op::DeleteDue {
-            request: DeleteDue { txids: vec![], context, check_children: true, save_cursor: None },
+            request: DeleteDue {
+                txids: vec![],
+                context,
+                check_children: true,
+                save_cursor: None,
+                spare_external: false,
+            },
         },
         Op::PruneUndo { below: height },
     ]

@@ -270,7 +270,8 @@ impl Generator {
         let context = look::context(&mut self.rng, model);
         let rng = &mut self.rng;
         let save_cursor = rng.chance(50).then(|| Cursor(Bytes::copy_from_slice(&rng.bytes::<5>())));
-        Op::DeleteDue { request: DeleteDue { txids, context, check_children: rng.chance(50), save_cursor } }
+        let (check_children, spare_external) = (rng.chance(50), rng.chance(30));
+        Op::DeleteDue { request: DeleteDue { txids, context, check_children, save_cursor, spare_external } }
     }
 
     pub(super) fn prune_undo(&mut self, model: &Model) -> Op {
