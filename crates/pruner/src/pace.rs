@@ -8,22 +8,42 @@ use tokio::time::Instant;
 
 use crate::options::Pacing;
 
-/// Knows when the last block was applied.
+/// With small blocks there are many jobs a second. What looks through thousands of entries is done no more often than this.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Knows when the last block was applied, and how much is due.
 pub(crate) struct Pacer {
     pacing: Pacing,
     last: Option<BlockMark>,
     last_seen: Instant,
-    /// Due records when the phase began.
+    /// Due records when they were last counted.
     backlog: u64,
+    counted: Option<Instant>,
+    shown: Option<Instant>,
 }
 
 impl Pacer {
     pub(crate) fn new(pacing: Pacing) -> Self {
-        Self { pacing, last: None, last_seen: Instant::now(), backlog: 0 }
+        Self { pacing, last: None, last_seen: Instant::now(), backlog: 0, counted: None, shown: None }
     }
 
-    pub(crate) fn begin(&mut self, backlog: u64) {
+    /// Whether it has been a while since the backlog was counted.
+    pub(crate) fn wants_backlog(&self) -> bool {
+        is_old(self.counted)
+    }
+
+    pub(crate) fn note_backlog(&mut self, backlog: u64) {
         self.backlog = backlog;
+        self.counted = Some(Instant::now());
+    }
+
+    /// Whether it has been a while since backlog and lag were shown. If so, they are now.
+    pub(crate) fn shows_again(&mut self) -> bool {
+        let again = is_old(self.shown);
+        if again {
+            self.shown = Some(Instant::now());
+        }
+        again
     }
 
     /// Whether to work all the time. Looks whether a block came.
@@ -42,6 +62,10 @@ impl Pacer {
         let share = self.pacing.busy_share;
         busy.mul_f64((1.0 - share) / share)
     }
+}
+
+fn is_old(last: Option<Instant>) -> bool {
+    last.is_none_or(|last| last.elapsed() >= LOOK_AGAIN_AFTER)
 }
 
 #[cfg(test)]

@@ -399,7 +399,9 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         job.counts = run.counts().clone();
         job.durations = run.durations().clone();
     });
-    shared.measure().await;
+    if shared.requests.waiting().is_none() || pacer.shows_again() {
+        shared.measure().await;
+    }
     match result {
         Ok(()) => end_job(shared, request.job, JobState::Completed, None, None),
         Err(Halt::Stop(reason)) if reason.is_limit() => {
