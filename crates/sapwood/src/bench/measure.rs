@@ -11,6 +11,10 @@ impl Times {
         self.0.push(time);
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn total(&self) -> Duration {
         self.0.iter().sum()
     }

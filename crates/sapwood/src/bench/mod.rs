@@ -1,6 +1,7 @@
 //! Benchmarks. Machines are noisy, so what counts are ratios measured in one run.
 
 mod apply;
+mod catching_up;
 mod chain;
 mod following;
 mod measure;
@@ -92,7 +93,7 @@ fn run_in_directory<T>(
 ) -> anyhow::Result<T> {
     let temporary = tempfile::tempdir().context("making a temporary directory")?;
     let directory = working_directory(asked, &temporary)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     runtime.block_on(measure(&directory))
 }
 

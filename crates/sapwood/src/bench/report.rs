@@ -36,11 +36,23 @@ pub(super) struct PruneReport {
     pub(super) prune_over_make: f64,
     pub(super) child_check_ratio: f64,
     pub(super) apply_while_pruning_ratio: f64,
+    /// Blocks one after another, while a pruner that was down works off what has piled up.
+    pub(super) apply_while_catching_up_ratio: f64,
+    /// Blocks that find that pruner at full speed, because none came for a while.
+    pub(super) apply_at_full_prune_ratio: f64,
     pub(super) make_per_s: f64,
     pub(super) prune_per_s: f64,
     pub(super) prune_unchecked_per_s: f64,
     pub(super) apply_alone_ms: f64,
     pub(super) apply_while_pruning_ms: f64,
+    pub(super) apply_while_catching_up_ms: f64,
+    pub(super) apply_at_full_prune_ms: f64,
+    pub(super) pruned_per_block_while_catching_up: f64,
+    /// Records that were due when the pruner came back.
+    pub(super) catch_up_backlog: u64,
+    /// Records it deleted per second once no more blocks came.
+    pub(super) catch_up_per_s: f64,
+    pub(super) blocks_down: usize,
     pub(super) blocks: usize,
     pub(super) txs_per_block: usize,
     pub(super) outputs_at_start: u64,
@@ -138,9 +150,23 @@ impl PruneReport {
             self.prune_over_make,
         ));
         rows.extend([
+            Row::at_most(
+                "apply while the pruner catches up against alone",
+                self.apply_while_catching_up_ratio,
+                1.1,
+                "≤ 1.10 ×",
+            ),
+            Row::at_most(
+                "the same for a block that finds it at full speed",
+                self.apply_at_full_prune_ratio,
+                1.1,
+                "≤ 1.10 ×",
+            ),
             Row::rate("records made per second", self.make_per_s),
             Row::rate("records pruned per second, children checked", self.prune_per_s),
             Row::rate("records pruned per second, not checked", self.prune_unchecked_per_s),
+            Row::rate("records due after the pruner was down", self.catch_up_backlog as f64),
+            Row::rate("records it deleted per second without blocks", self.catch_up_per_s),
             Row::plain(
                 "time of a block, alone and while pruning",
                 format!("{:.0} and {:.0} ms", self.apply_alone_ms, self.apply_while_pruning_ms),
