@@ -72,7 +72,8 @@ mod tests {
 
     fn mined(height: u32) -> TxHead {
         TxHead {
-            blocks: vec![MinedIn { block_id: 1, height: Height(height), subtree: 0, on_longest_chain: true }],
+            blocks: [MinedIn { block_id: 1, height: Height(height), subtree: 0, on_longest_chain: true }]
+                .into(),
             ..TxHead::default()
         }
     }
@@ -95,7 +96,7 @@ mod tests {
         };
         let (mut master, extras) = pages_of(&tx, head);
         assert!(extras.is_empty());
-        master.page.slots = slots.to_vec();
+        master.page.slots = slots.into();
         master
     }
 

@@ -107,7 +107,8 @@ pub mod example {
     pub fn parent_with_child(child_mined_at: Option<u32>) -> MasterPage {
         let head = TxHead {
             created_height: Height(1000),
-            blocks: vec![MinedIn { block_id: 1, height: Height(1000), subtree: 0, on_longest_chain: true }],
+            blocks: [MinedIn { block_id: 1, height: Height(1000), subtree: 0, on_longest_chain: true }]
+                .into(),
             ..TxHead::default()
         };
         let tx = Tx {

@@ -13,6 +13,7 @@ use sapwood_store::{AddressIndexing, StoreError, UtxoSet, working_set::PageKey};
 use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
 
 use crate::{
+    beside::{WORTH_TWO_CORES, beside},
     cache::RecordCache,
     columns::{self, Column},
     due_start::DueStart,
@@ -223,6 +224,16 @@ impl Engine {
             pages.push(bytes.map(|bytes| decode_master(txid, Bytes::copy_from_slice(bytes))).transpose()?);
             Ok(())
         })?;
+        Ok(pages)
+    }
+
+    /// Like [`read_masters`](Self::read_masters), by two cores if there are many.
+    pub(crate) fn read_many_masters(&self, txids: &[TxId]) -> Result<Vec<Option<MasterPage>>, StoreError> {
+        let read = |txids| self.read_masters(txids, &ReadOptions::default());
+        let (first, second) = txids.split_at(txids.len() / 2);
+        let (first, second) = beside(txids.len() >= WORTH_TWO_CORES, || read(first), || read(second));
+        let mut pages = first?;
+        pages.append(&mut second?);
         Ok(pages)
     }
 

@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn a_chunk_waits_for_the_block_under_way_and_not_for_the_next_one() {
-        let gate = Gate::with_most_chunks(2);
+        let gate = &Gate::with_most_chunks(2);
         let first = gate.block();
         std::thread::scope(|scope| {
             let (inside, entered) = mpsc::channel();
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let _pass = gate.chunk();
                 inside.send(()).ok();
             });
@@ -121,14 +121,43 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_inside_makes_way_for_one_block() {
+        let gate = &Gate::with_most_chunks(1);
+        std::thread::scope(|scope| {
+            let (go, told) = mpsc::channel();
+            let (passed, has_passed) = mpsc::channel();
+            scope.spawn(move || {
+                let pass = gate.chunk();
+                passed.send(()).ok();
+                while told.recv().is_ok() {
+                    pass.make_way();
+                    passed.send(()).ok();
+                }
+            });
+            assert_eq!(has_passed.recv(), Ok(()));
+            go.send(()).ok();
+            assert_eq!(has_passed.recv(), Ok(()), "no block has come");
+            let block = gate.block();
+            go.send(()).ok();
+            assert!(has_passed.recv_timeout(SOON).is_err(), "a block has come");
+            drop(block);
+            assert_eq!(has_passed.recv(), Ok(()));
+            let _another = gate.block();
+            go.send(()).ok();
+            assert_eq!(has_passed.recv(), Ok(()), "it has waited for one already");
+            drop(go);
+        });
+    }
+
+    #[test]
     fn only_so_many_chunks_are_inside() {
-        let gate = Gate::with_most_chunks(1);
+        let gate = &Gate::with_most_chunks(1);
         let first = gate.chunk();
         // Chunks do not keep a block out.
         drop(gate.block());
         std::thread::scope(|scope| {
             let (inside, entered) = mpsc::channel();
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let _pass = gate.chunk();
                 inside.send(()).ok();
             });

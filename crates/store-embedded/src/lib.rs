@@ -25,6 +25,7 @@
 //! it which of those it changed; and what changed is judged again under the lock. A child that stops being mined always
 //! changes its parent's page, so watching the parents is enough, whether a child is found in `mined` or read.
 
+mod beside;
 mod cache;
 mod columns;
 mod diagnose;

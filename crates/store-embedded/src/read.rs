@@ -258,7 +258,7 @@ fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<Unm
         inputs: body.inputs.iter().map(|input| input.outpoint).collect(),
         created_at: head.created_at,
         locked: head.locked,
-        blocks: head.blocks.clone(),
+        blocks: head.blocks.to_vec(),
     }))
 }
 

@@ -5,12 +5,15 @@ use std::{cell::RefCell, sync::Arc};
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
 use sapwood_store::{
-    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet, changes::IndexEntry,
-    error::ItemError, working_set::PageKey,
+    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet,
+    changes::IndexEntry,
+    error::ItemError,
+    working_set::{Entry, PageKey},
 };
 use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo, codec::Writer as PageWriter};
 
 use crate::{
+    beside::{WORTH_TWO_CORES, beside},
     cache::RecordCache,
     columns::Column,
     engine::{Engine, corrupt},
@@ -44,7 +47,7 @@ impl PageSource for WriterPages<'_> {
         let mut pages: Vec<Option<Arc<MasterPage>>> = txids.iter().map(|txid| cache.get(txid)).collect();
         let missing: Vec<usize> = (0..pages.len()).filter(|at| pages[*at].is_none()).collect();
         let wanted: Vec<TxId> = missing.iter().map(|at| txids[*at]).collect();
-        let found = self.engine.read_masters(&wanted, &ReadOptions::default())?;
+        let found = self.engine.read_many_masters(&wanted)?;
         for (at, page) in missing.into_iter().zip(found) {
             pages[at] = page.map(Arc::new);
         }
@@ -72,6 +75,31 @@ pub(crate) struct Change<'a> {
     pub(crate) deleted: Vec<(TxId, MasterPage)>,
 }
 
+/// The first pages of a change, one after the other.
+struct Encoded {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Encoded {
+    fn of(changes: &Changes) -> Self {
+        const TYPICAL_PAGE: usize = 320;
+        let mut to = PageWriter::with_capacity(TYPICAL_PAGE * changes.masters.len());
+        let end = |(_, entry): &(TxId, Entry<MasterPage>)| {
+            entry.now.iter().for_each(|page| page.encode_to(&mut to));
+            to.written().len()
+        };
+        let ends = changes.masters.iter().map(end).collect();
+        Self { bytes: to.finish(), ends }
+    }
+
+    /// As many as were changed; an empty one for each that goes.
+    fn pages(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
 impl Engine {
     /// Runs one operation as the only writer and writes what it changed. If it fails, nothing is changed.
     pub(crate) fn change<T, E: From<StoreError>>(
@@ -97,9 +125,11 @@ impl Engine {
         if nothing && state == *state_before {
             return Ok(result);
         }
-        let (index_changes, count_changes) = changes
-            .consequences(self.options.address_index)
-            .map_err(|cause| corrupt("a page that is being written", cause))?;
+        let large = changes.masters.len() >= WORTH_TWO_CORES;
+        let (consequences, encoded) =
+            beside(large, || changes.consequences(self.options.address_index), || Encoded::of(&changes));
+        let (index_changes, count_changes) =
+            consequences.map_err(|cause| corrupt("a page that is being written", cause))?;
         state.counts = state.counts.changed(count_changes);
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
         let rolled = rolling.roll(&changes, &pages, state.last())?;
@@ -108,15 +138,27 @@ impl Engine {
             _ => None,
         });
         let lowest_due = listed_as_due.min();
-        let mut batch = self.batch(&changes, index_changes, &state, undo.as_ref(), &undone)?;
+        let mut batch = self.batch(&changes, &encoded, index_changes, &state, undo.as_ref(), &undone)?;
         self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, *txid, master)?;
         }
         lowest_due.inspect(|height| self.due_start.writing(*height));
-        self.write(batch)?;
+        // Memory is brought up to date beside the write. If that fails, nobody asks this memory again: the store is poisoned.
+        let (written, ()) = beside(large, || self.write(batch), || self.remember(changes, &deleted, cache));
+        written?;
         lowest_due.inspect(|_| self.due_start.written());
+        // What was deleted as a whole had nothing left to spend, so it is not in the cache.
+        rolling.rolled(rolled);
+        self.publish_utxo_set(rolling);
+        self.published.write().clone_from(&state);
+        *state_before = state;
+        Ok(result)
+    }
+
+    /// Takes over into memory what a change writes.
+    fn remember(&self, changes: Changes, deleted: &[(TxId, MasterPage)], cache: &mut RecordCache) {
         let mined_at = |page: &Option<Arc<MasterPage>>| page.as_ref().and_then(|page| page.head.mined_at());
         let mut mined = self.mined.write();
         for (txid, entry) in &changes.masters {
@@ -124,8 +166,8 @@ impl Engine {
         }
         deleted.iter().for_each(|(txid, master)| mined.note(*txid, master.head.mined_at(), None));
         drop(mined);
-        let deleted = || deleted.iter().map(|(txid, _)| *txid);
-        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted()));
+        let deleted = deleted.iter().map(|(txid, _)| *txid);
+        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted));
         for (txid, entry) in changes.masters {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
             match entry.now.filter(|page| page.open_slots() > 0) {
@@ -133,12 +175,6 @@ impl Engine {
                 None => cache.remove(&txid),
             }
         }
-        // What was deleted as a whole had nothing left to spend, so it is not in the cache.
-        rolling.rolled(rolled);
-        self.publish_utxo_set(rolling);
-        self.published.write().clone_from(&state);
-        *state_before = state;
-        Ok(result)
     }
 
     /// Runs a batch of independent items as one write. Those that fail change nothing.
@@ -166,22 +202,17 @@ impl Engine {
     fn batch(
         &self,
         changes: &Changes,
+        encoded: &Encoded,
         index_changes: Vec<IndexChange>,
         state: &State,
         undo: Option<&Undo>,
         undone: &[Height],
     ) -> Result<WriteBatch, StoreError> {
-        const TYPICAL_PAGE: usize = 400;
-        let mut batch = WriteBatch::with_capacity_bytes(TYPICAL_PAGE * (changes.masters.len() + 1));
+        let mut batch = WriteBatch::with_capacity_bytes(2 * encoded.bytes.len());
         let records = self.column(Column::Tx)?;
-        let mut page_bytes = PageWriter::with_capacity(4 * TYPICAL_PAGE);
-        for (txid, entry) in &changes.masters {
-            match &entry.now {
-                Some(page) => {
-                    page_bytes.clear();
-                    page.encode_to(&mut page_bytes);
-                    batch.put_cf(records, txid.0, page_bytes.written());
-                }
+        for ((txid, entry), page) in changes.masters.iter().zip(encoded.pages()) {
+            match entry.now {
+                Some(_) => batch.put_cf(records, txid.0, page),
                 None => batch.delete_cf(records, txid.0),
             }
         }

@@ -12,8 +12,8 @@ use std::{
 
 use foldhash::fast::RandomState;
 use sapwood_types::{
-    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Spender, TxBody, TxHead, TxId, TxRecord,
-    page::extra_pages,
+    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Slots, Spender, TxBody, TxHead, TxId,
+    TxRecord, page::extra_pages,
 };
 
 use crate::{Changes, StoreError};
@@ -312,7 +312,7 @@ impl<'a> WorkingSet<'a> {
     pub fn slots(&mut self, txid: TxId) -> Result<Vec<Slot>, StoreError> {
         self.load_all_pages(&[txid])?;
         let Some(master) = self.known(&txid) else { return Ok(Vec::new()) };
-        let mut slots = master.page.slots.clone();
+        let mut slots = master.page.slots.to_vec();
         for page in 1..=extra_pages(master.head.output_count) {
             slots.extend_from_slice(&self.extra(txid, page)?.slots);
         }
@@ -446,8 +446,8 @@ fn changed<K, T>(pages: HashMap<K, Entry<T>>) -> Vec<(K, Entry<T>)> {
 fn settle<T: Clone>(
     entry: &mut Entry<T>,
     height: Height,
-    slots_mut: impl Fn(&mut T) -> &mut Vec<Slot>,
-    slots: impl Fn(&T) -> &Vec<Slot>,
+    slots_mut: impl Fn(&mut T) -> &mut Slots,
+    slots: impl Fn(&T) -> &Slots,
 ) {
     let Some(page) = &mut entry.now else { return };
     if slots(page).iter().any(|slot| slot.settle(height) != *slot) {

@@ -5,9 +5,11 @@
 //! settled. What never changes stays encoded: a spend decodes the head and the slots, and copies the rest.
 
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 
 use crate::{
-    DecodeError, External, Height, MinedIn, Output, PAGE_SIZE, Reassignment, Slot, Tx, TxHead, TxRecord,
+    Blocks, DecodeError, External, Height, MinedIn, Output, PAGE_SIZE, Reassignment, Slot, Tx, TxHead,
+    TxRecord,
     codec::{Reader, Writer},
     tx::TxBody,
 };
@@ -37,11 +39,14 @@ impl PageSummary {
     }
 }
 
+/// The states of the outputs on a page. Most transactions have two, which need no memory of their own.
+pub type Slots = SmallVec<[Slot; 2]>;
+
 /// Up to [`PAGE_SIZE`] outputs and their state: all there is on a further page, and the last part of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputPage {
     /// The state of the outputs.
-    pub slots: Vec<Slot>,
+    pub slots: Slots,
     /// The outputs, encoded one after the other.
     pub outputs: Bytes,
 }
@@ -363,7 +368,7 @@ fn decode_list<T>(
     }
 }
 
-fn decode_blocks<B: Buf>(from: &mut Reader<B>) -> Result<Vec<MinedIn>, DecodeError> {
+fn decode_blocks<B: Buf>(from: &mut Reader<B>) -> Result<Blocks, DecodeError> {
     let count = from.count("blocks", 6)?;
     let block = |from: &mut Reader<B>| {
         let block_id = from.varint_u32("block id")?;
@@ -409,7 +414,7 @@ fn decode_summary(from: &mut Reader, outputs: usize) -> Result<PageSummary, Deco
     Ok(PageSummary { open, claimed, latest_child })
 }
 
-fn decode_slots(from: &mut Reader, count: usize) -> Result<Vec<Slot>, DecodeError> {
+fn decode_slots(from: &mut Reader, count: usize) -> Result<Slots, DecodeError> {
     if count > from.left() {
         return Err(DecodeError::Truncated { field: "slots", needed: count, left: from.left() });
     }
@@ -431,7 +436,7 @@ pub fn pages_of(tx: &Tx, head: TxHead) -> (MasterPage, Vec<OutputPage>) {
     let mut pages = tx
         .outputs
         .chunks(PAGE_SIZE as usize)
-        .map(|outputs| (outputs.iter().map(slot).collect::<Vec<Slot>>(), outputs.iter().map(Some)));
+        .map(|outputs| (outputs.iter().map(slot).collect::<Slots>(), outputs.iter().map(Some)));
     let head = TxHead { output_count: tx.outputs.len() as u32, ..head };
     put_together(head, |to| TxBody::encode_tx(tx, to), &mut pages)
 }
@@ -439,7 +444,7 @@ pub fn pages_of(tx: &Tx, head: TxHead) -> (MasterPage, Vec<OutputPage>) {
 pub(crate) fn split(record: &TxRecord) -> (MasterPage, Vec<OutputPage>) {
     let size = PAGE_SIZE as usize;
     let outputs = record.outputs.chunks(size).map(|outputs| outputs.iter().map(Option::as_ref));
-    let mut pages = record.slots.chunks(size).map(<[Slot]>::to_vec).zip(outputs);
+    let mut pages = record.slots.chunks(size).map(Slots::from_slice).zip(outputs);
     put_together(record.head.clone(), |to| record.body.encode_to(to), &mut pages)
 }
 
@@ -448,7 +453,7 @@ pub(crate) fn split(record: &TxRecord) -> (MasterPage, Vec<OutputPage>) {
 fn put_together<'a, O: Iterator<Item = Option<&'a Output>>>(
     head: TxHead,
     body: impl FnOnce(&mut Writer),
-    pages: &mut impl Iterator<Item = (Vec<Slot>, O)>,
+    pages: &mut impl Iterator<Item = (Slots, O)>,
 ) -> (MasterPage, Vec<OutputPage>) {
     const TYPICAL_OUTPUT: usize = 48;
     const TYPICAL_BODY: usize = 128;
@@ -457,11 +462,11 @@ fn put_together<'a, O: Iterator<Item = Option<&'a Output>>>(
     let mut to = Writer::with_capacity(TYPICAL_BODY + count * TYPICAL_OUTPUT);
     body(&mut to);
     let body_length = to.written().len();
-    let (slots, outputs) = first.map_or((Vec::new(), None), |(slots, outputs)| (slots, Some(outputs)));
+    let (slots, outputs) = first.map_or((Slots::new(), None), |(slots, outputs)| (slots, Some(outputs)));
     encode_outputs(outputs.into_iter().flatten(), &mut to);
     let mut outputs = Bytes::from(to.finish());
     let body = outputs.split_to(body_length);
-    let extra = |(slots, outputs): (Vec<Slot>, O)| {
+    let extra = |(slots, outputs): (Slots, O)| {
         let mut to = Writer::with_capacity(slots.len() * TYPICAL_OUTPUT);
         encode_outputs(outputs, &mut to);
         OutputPage { slots, outputs: to.finish().into() }

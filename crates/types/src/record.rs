@@ -1,5 +1,7 @@
 //! What the store keeps of a transaction.
 
+use smallvec::SmallVec;
+
 use crate::{
     AddressHash, BlockMark, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, Slot, Tx, TxId,
     UtxoHash,
@@ -35,6 +37,9 @@ impl MinedIn {
         Self { block_id: mark.id, height: mark.height, subtree: 0, on_longest_chain: true }
     }
 }
+
+/// The blocks of a transaction. Nearly all are mined in one, which needs no memory of its own.
+pub type Blocks = SmallVec<[MinedIn; 1]>;
 
 /// One change of an output's owner: the audit trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +81,7 @@ pub struct TxHead {
     /// The first height at which a coinbase's outputs may be spent.
     pub spending_height: Option<Height>,
     /// The blocks it is mined in.
-    pub blocks: Vec<MinedIn>,
+    pub blocks: Blocks,
     /// Transactions that would have spent its outputs and lost.
     pub conflicting_children: Vec<TxId>,
     /// Changes of ownership of its outputs, oldest first.
@@ -157,7 +162,7 @@ impl TxRecord {
             return refuse("a page has too few or too many outputs");
         }
         let mut outputs = master.page.decode_outputs()?;
-        let mut slots = master.page.slots.clone();
+        let mut slots = master.page.slots.to_vec();
         for (extra, summary) in extras.iter().zip(&master.summaries) {
             if extra.summary() != *summary {
                 return refuse("a page summary is stale");

@@ -13,9 +13,9 @@ use std::{
 use bytes::Bytes;
 use hex::hex;
 use sapwood_types::{
-    AddressHash, BlockHash, BlockMark, DecodeError, External, Height, Input, MasterPage, MinedIn, OutPoint,
-    Output, OutputPage, PrevOutput, Reassignment, ReplacedRecord, Slot, Spender, Tx, TxBody, TxHead, TxId,
-    TxRecord, Undo, UtxoHash,
+    AddressHash, BlockHash, BlockMark, Blocks, DecodeError, External, Height, Input, MasterPage, MinedIn,
+    OutPoint, Output, OutputPage, PrevOutput, Reassignment, ReplacedRecord, Slot, Spender, Tx, TxBody,
+    TxHead, TxId, TxRecord, Undo, UtxoHash,
     codec::{Reader, Writer},
     tx_file,
 };
@@ -362,10 +362,10 @@ fn full() -> TxRecord {
         conflicting_since: Some(Height(102)),
         preserve_until: Some(Height(103)),
         spending_height: Some(Height(104)),
-        blocks: vec![
+        blocks: Blocks::from_vec(vec![
             MinedIn { block_id: 7, height: Height(105), subtree: 0, on_longest_chain: false },
             MinedIn { block_id: 300, height: Height(106), subtree: u32::MAX - 1, on_longest_chain: false },
-        ],
+        ]),
         conflicting_children: vec![TxId([0xc2; 32])],
         reassignments: vec![Reassignment {
             vout: 0,
@@ -382,7 +382,7 @@ fn full() -> TxRecord {
 
 fn long() -> TxRecord {
     let block = MinedIn { block_id: 1, height: Height(1000), subtree: 0, on_longest_chain: true };
-    let head = TxHead { created_height: Height(1000), blocks: vec![block], ..TxHead::default() };
+    let head = TxHead { created_height: Height(1000), blocks: [block].into(), ..TxHead::default() };
     let mut slots = vec![Slot::Unspent; 130];
     slots[127] = Slot::Settled { child_mined_at: Height(1002) };
     slots[128] = Slot::Settled { child_mined_at: Height(1001) };

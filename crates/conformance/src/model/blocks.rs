@@ -132,7 +132,7 @@ impl Model {
                 None => head.blocks.push(entry),
             }
         } else {
-            let mut record = self.new_record(tx, mark.height, vec![entry]);
+            let mut record = self.new_record(tx, mark.height, [entry].into());
             record.head.created_at = time.saturating_mul(1000);
             record.head.external = options.bodies_above.and_then(|above| tx.body_outside(above));
             self.insert(record);

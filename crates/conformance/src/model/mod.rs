@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// Changes the blocks of a present transaction and tells the outputs it holds.
-    fn change_blocks(&mut self, txid: TxId, change: impl FnOnce(&mut Vec<sapwood_types::MinedIn>)) {
+    fn change_blocks(&mut self, txid: TxId, change: impl FnOnce(&mut sapwood_types::Blocks)) {
         let held = self.held(txid);
         change(&mut self.present_mut(txid).head.blocks);
         let child_mined_at = self.mined_at(txid);

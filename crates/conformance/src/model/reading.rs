@@ -79,7 +79,7 @@ impl Model {
                 inputs: body.inputs.iter().map(|input| input.outpoint).collect(),
                 created_at: head.created_at,
                 locked: head.locked,
-                blocks: head.blocks.clone(),
+                blocks: head.blocks.to_vec(),
             });
         }
         found

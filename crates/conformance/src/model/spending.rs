@@ -9,7 +9,7 @@ use sapwood_store::{
     ReassignError, SpendError, SpendRequest, Unspend, UnspendError,
 };
 use sapwood_types::{
-    Height, MinedIn, OutPoint, Reassignment, Slot, Spender, Tx, TxHead, TxId, TxRecord, UtxoHash,
+    Blocks, Height, OutPoint, Reassignment, Slot, Spender, Tx, TxHead, TxId, TxRecord, UtxoHash,
 };
 
 use super::Model;
@@ -94,7 +94,7 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn new_record(&self, tx: &Tx, created_height: Height, blocks: Vec<MinedIn>) -> TxRecord {
+    pub(super) fn new_record(&self, tx: &Tx, created_height: Height, blocks: Blocks) -> TxRecord {
         let maturity = self.policy.coinbase_maturity;
         let head = TxHead {
             coinbase: tx.coinbase,

@@ -216,7 +216,7 @@ pub async fn created_as_mined(factory: &dyn StoreFactory) {
     s.try_add(request, 9).await.expect("create");
     let head = TxHead {
         created_height: Height(7),
-        blocks: vec![mined_in(4, 7)],
+        blocks: [mined_in(4, 7)].into(),
         output_count: 1,
         ..TxHead::default()
     };
@@ -235,7 +235,7 @@ pub async fn created_on_a_fork_is_unmined(factory: &dyn StoreFactory) {
         CreateRequest { mined_in: Some(forked_in(4, 7)), locked: true, ..CreateRequest::unmined(tx.clone()) };
     s.try_add(request, 9).await.expect("create");
     let head = s.head(&tx).await;
-    assert_eq!(head.blocks, [forked_in(4, 7)]);
+    assert_eq!(head.blocks.as_slice(), [forked_in(4, 7)]);
     assert_eq!(head.first_unmined, Some(Height(9)));
     assert!(head.locked, "only the longest chain unlocks it");
     assert_eq!(s.slot(&parent, 0).await, spent(&tx, 0, None), "a fork does not count as mined");
@@ -300,7 +300,7 @@ pub async fn created_conflicting_and_mined_is_conflicting(factory: &dyn StoreFac
     let request = CreateRequest { conflicting: true, ..CreateRequest::mined(tx.clone(), 3, Height(3)) };
     s.try_add(request, 3).await.expect("create");
     let head = s.head(&tx).await;
-    assert_eq!(head.blocks, [forked_in(3, 3)]);
+    assert_eq!(head.blocks.as_slice(), [forked_in(3, 3)]);
     assert_eq!(head.conflicting_since, Some(Height(3)));
     assert_eq!(head.first_unmined, Some(Height(3)));
     assert_eq!(s.slot(&parent, 0).await, Slot::Unspent);

@@ -39,7 +39,7 @@ pub async fn for_a_node_transactions_are_unmined_again(factory: &dyn StoreFactor
     assert_eq!(s.undo(Height(11)).await, Ok(None));
     for tx in [&tx, &heir] {
         let head = s.head(tx).await;
-        assert_eq!((head.blocks, head.first_unmined), (vec![], Some(Height(11))));
+        assert_eq!((head.blocks.as_slice(), head.first_unmined), (&[][..], Some(Height(11))));
     }
     assert_eq!(s.slot(&root, 0).await, spent(&tx, 0, None));
     assert_eq!(s.slot(&tx, 0).await, spent(&heir, 0, None));
@@ -106,7 +106,7 @@ pub async fn a_coinbase_loses_with_its_descendants(factory: &dyn StoreFactory) {
     assert_eq!(rolled.forgotten, []);
     for tx in [&minted, &mined, &waiting, &heir] {
         let head = s.head(tx).await;
-        assert_eq!((head.conflicting_since, head.blocks), (Some(Height(11)), vec![]));
+        assert_eq!((head.conflicting_since, head.blocks.as_slice()), (Some(Height(11)), &[][..]));
     }
     assert_eq!(s.slot(&root, 0).await, Slot::Unspent, "what they held is free");
     assert_eq!(s.record(&minted).await.slots, [Slot::Unspent; 2]);
@@ -462,7 +462,7 @@ pub async fn what_is_in_another_block_stays_mined(factory: &dyn StoreFactory) {
     let rolled = back(&s, first, RollbackMode::Node).await;
     assert_eq!(rolled.unmined, [], "neither is unmined");
     for (vout, tx) in [(0, &known), (1, &brought)] {
-        assert_eq!(s.head(tx).await.blocks, [mined_in(700, 10)]);
+        assert_eq!(s.head(tx).await.blocks.as_slice(), [mined_in(700, 10)]);
         assert_eq!(s.slot(&root, vout).await, spent(tx, 0, Some(10)));
     }
     assert_eq!(s.old_unmined_all(Height::MAX).await, []);

@@ -187,7 +187,7 @@ impl Applier<'_, '_, '_> {
             created_height: height,
             created_at: self.block.time.saturating_mul(1000),
             spending_height,
-            blocks: vec![MinedIn::block(&self.mark)],
+            blocks: [MinedIn::block(&self.mark)].into(),
             ..TxHead::default()
         };
         Ok(create::insert(self.set, tx, head, false)?)

@@ -1,7 +1,7 @@
 //! Storing a transaction.
 
 use sapwood_rules::{Policy, SpendRefusal, lifecycle::coinbase_spendable_from, spendability::SpendOverrides};
-use sapwood_types::{Height, Slot, Spender, Tx, TxHead, page::pages_of};
+use sapwood_types::{Blocks, Height, Slot, Spender, Tx, TxHead, page::pages_of};
 
 use super::{list_at_parents, spend::hold_all};
 use crate::{CreateError, CreateRequest, InputRefusal, SpendInput, StoreError, WorkingSet};
@@ -27,7 +27,7 @@ pub fn create(
     if set.contains(txid)? {
         return Err(CreateError::Exists { txid });
     }
-    let mut blocks: Vec<_> = request.mined_in.into_iter().collect();
+    let mut blocks: Blocks = request.mined_in.into_iter().collect();
     if request.conflicting {
         blocks.iter_mut().for_each(|block| block.on_longest_chain = false);
     }

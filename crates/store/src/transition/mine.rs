@@ -1,7 +1,7 @@
 //! Mined, unmined, and on the longest chain or not.
 
 use sapwood_rules::lifecycle::earliest_unmined;
-use sapwood_types::{Height, MinedIn, TxHead, TxId};
+use sapwood_types::{Blocks, Height, MinedIn, TxHead, TxId};
 
 use super::{Hold, hold, inputs_of, tell_parents};
 use crate::{MineError, MineRequest, StoreError, WorkingSet};
@@ -44,7 +44,7 @@ pub(super) fn change_blocks(
 }
 
 /// Notes a block, in the place of an entry of the same number: two of one number could not be told apart.
-pub(super) fn note_block(blocks: &mut Vec<MinedIn>, block: MinedIn) {
+pub(super) fn note_block(blocks: &mut Blocks, block: MinedIn) {
     match blocks.iter_mut().find(|entry| entry.block_id == block.block_id) {
         Some(entry) => *entry = block,
         None => blocks.push(block),

@@ -8,8 +8,9 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 use sapwood_types::{
-    AddressHash, BlockHash, BlockMark, External, Height, Input, MinedIn, OutPoint, Output, PrevOutput,
-    Reassignment, ReplacedRecord, Slot, Spender, Tx, TxBody, TxHead, TxId, TxRecord, Undo, UtxoHash,
+    AddressHash, BlockHash, BlockMark, Blocks, External, Height, Input, MinedIn, OutPoint, Output,
+    PrevOutput, Reassignment, ReplacedRecord, Slot, Spender, Tx, TxBody, TxHead, TxId, TxRecord, Undo,
+    UtxoHash,
 };
 
 /// Numbers of all magnitudes, so that every length of a variable-length integer comes up.
@@ -92,9 +93,9 @@ pub(crate) fn tx(outputs: RangeInclusive<usize>) -> impl Strategy<Value = Tx> {
 }
 
 /// The blocks of a record; no two with one number.
-fn blocks() -> impl Strategy<Value = Vec<MinedIn>> {
+fn blocks() -> impl Strategy<Value = Blocks> {
     vec((small_number(), height(), small_number(), any::<bool>()), 0..4).prop_map(|entries| {
-        let mut blocks: Vec<MinedIn> = Vec::new();
+        let mut blocks = Blocks::new();
         for (block_id, height, subtree, on_longest_chain) in entries {
             if blocks.iter().all(|block| block.block_id != block_id) {
                 blocks.push(MinedIn { block_id, height, subtree, on_longest_chain });

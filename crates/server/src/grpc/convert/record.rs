@@ -177,7 +177,7 @@ mod tests {
         };
         let block = MinedIn { block_id: 9, height: Height(0), subtree: 8, on_longest_chain: true };
         assert_eq!(proto::MinedIn::from(block).read(), Ok(block));
-        let mut record = TxRecord::new(&tx, TxHead { blocks: vec![block], ..TxHead::default() });
+        let mut record = TxRecord::new(&tx, TxHead { blocks: [block].into(), ..TxHead::default() });
         record.slots[0] = Slot::spent(Spender::new(TxId([3; 32]), 6), Some(Height(0)));
         let out = proto::Record::from(record.clone());
         assert_eq!((out.mined_at, out.unmined_since, out.fee, out.version), (Some(0), None, None, 2));
