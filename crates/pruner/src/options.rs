@@ -51,7 +51,7 @@ pub struct Pacing {
 
 impl Default for Pacing {
     fn default() -> Self {
-        Self { busy_share: 0.25, quiet_after: Duration::from_millis(100), full_speed_above: 50_000_000 }
+        Self { busy_share: 0.25, quiet_after: Duration::from_millis(100), full_speed_above: 20_000_000 }
     }
 }
 

@@ -121,7 +121,8 @@ pub(crate) fn database_options(options: &EmbeddedOptions) -> Options {
 
 /// All column families, ready to be opened.
 pub(crate) fn descriptors(options: &EmbeddedOptions) -> Vec<ColumnFamilyDescriptor> {
-    let cache = Cache::new_lru_cache(options.block_cache_bytes);
+    // Chunks and blocks read at the same time; an LRU cache would have a lock for them to meet at. 0: entries of any size.
+    let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
     Column::ALL
         .into_iter()
         .map(|column| ColumnFamilyDescriptor::new(column.name(), column.options(options, &cache)))

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rocksdb::{ReadOptions, WriteBatch};
+use rocksdb::{ColumnFamily, ReadOptions, WriteBatch};
 use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_store::{
     Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet, changes::record_entries,
@@ -144,10 +144,10 @@ impl Engine {
     pub(crate) fn delete_plain(
         &self,
         batch: &mut WriteBatch,
+        records: &ColumnFamily,
         txid: TxId,
         master: &MasterPage,
     ) -> Result<(), StoreError> {
-        let records = self.column(Column::Tx)?;
         batch.delete_cf(records, txid.0);
         for number in 1..=extra_pages(master.head.output_count) {
             batch.delete_cf(records, keys::page(&txid, number));

@@ -141,8 +141,9 @@ impl Engine {
         let mut batch = self.batch(&changes, &encoded, index_changes, &state, undo.as_ref(), &undone)?;
         self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
+        let records = self.column(Column::Tx)?;
         for (txid, master) in &deleted {
-            self.delete_plain(&mut batch, *txid, master)?;
+            self.delete_plain(&mut batch, records, *txid, master)?;
         }
         lowest_due.inspect(|height| self.due_start.writing(*height));
         // Memory is brought up to date beside the write. If that fails, nobody asks this memory again: the store is poisoned.

@@ -45,8 +45,8 @@ pub(crate) struct Prune {
 impl Prune {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.quick {
-            self.blocks = self.blocks.min(100);
-            self.down = self.down.min(100);
+            self.blocks = self.blocks.min(70);
+            self.down = self.down.min(70);
             self.shape.outputs = self.shape.outputs.min(500_000);
         }
         let report = run_in_directory(self.data.as_deref(), async |directory| self.measure(directory).await)?;

@@ -67,7 +67,11 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("pruner.job_history", "Jobs that are remembered after they ended."),
     (
         "pruner.busy_share",
-        "The share of the time spent on pruning while blocks are being applied: above 0, at most 1.",
+        "The share of the time spent on pruning while blocks follow one another: above 0, at most 1. In pauses it is all.",
+    ),
+    (
+        "pruner.full_speed_above",
+        "With more due records than this it is all of the time, whatever the blocks do. A million take about 250 MB.",
     ),
     ("bodies", "Where bodies of large transactions are kept. Each store needs a place of its own."),
     ("bodies.kind", "\"directory\" or \"s3\"."),

@@ -256,6 +256,7 @@ pub(crate) struct PrunerSection {
     pub(crate) time_per_job: Span,
     pub(crate) job_history: usize,
     pub(crate) busy_share: f64,
+    pub(crate) full_speed_above: u64,
 }
 
 impl Default for PrunerSection {
@@ -274,6 +275,7 @@ impl Default for PrunerSection {
             time_per_job: Span(options.time_per_job),
             job_history: options.job_history,
             busy_share: options.pacing.busy_share,
+            full_speed_above: options.pacing.full_speed_above,
         }
     }
 }
@@ -295,7 +297,11 @@ impl PrunerSection {
             records_per_job: self.records_per_job,
             time_per_job: self.time_per_job.0,
             job_history: self.job_history,
-            pacing: Pacing { busy_share: self.busy_share, ..Pacing::default() },
+            pacing: Pacing {
+                busy_share: self.busy_share,
+                full_speed_above: self.full_speed_above,
+                ..Pacing::default()
+            },
             ..PrunerOptions::default()
         }
     }
