@@ -1,8 +1,5 @@
 //! Two things at once, where there is enough of both.
 
-/// Fewer pages than this are done sooner than a second core is woken.
-pub(crate) const WORTH_TWO_CORES: usize = 256;
-
 /// Does both, side by side if the work is `large`.
 pub(crate) fn beside<A: Send, B: Send>(
     large: bool,

@@ -13,7 +13,7 @@ use sapwood_store::{AddressIndexing, StoreError, UtxoSet, working_set::PageKey};
 use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
 
 use crate::{
-    beside::{WORTH_TWO_CORES, beside},
+    beside::beside,
     cache::RecordCache,
     columns::{self, Column},
     due_start::DueStart,
@@ -231,7 +231,7 @@ impl Engine {
     pub(crate) fn read_many_masters(&self, txids: &[TxId]) -> Result<Vec<Option<MasterPage>>, StoreError> {
         let read = |txids| self.read_masters(txids, &ReadOptions::default());
         let (first, second) = txids.split_at(txids.len() / 2);
-        let (first, second) = beside(txids.len() >= WORTH_TWO_CORES, || read(first), || read(second));
+        let (first, second) = beside(self.is_large(txids.len()), || read(first), || read(second));
         let mut pages = first?;
         pages.append(&mut second?);
         Ok(pages)
@@ -254,6 +254,11 @@ impl Engine {
             value.map(|bytes| decode_extra(txid, *number, Bytes::copy_from_slice(&bytes))).transpose()
         };
         pages.iter().zip(found).map(page).collect()
+    }
+
+    /// Whether so many records are worth a second core.
+    pub(crate) fn is_large(&self, records: usize) -> bool {
+        records >= self.options.two_cores_from
     }
 
     /// Calls the seam for tests.

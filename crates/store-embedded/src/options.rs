@@ -42,6 +42,8 @@ pub struct EmbeddedOptions {
     pub write_buffer_bytes: usize,
     /// How many write buffers may wait to be flushed before writers have to wait.
     pub write_buffers: i32,
+    /// A change of at least so many records is worked on by two cores. Fewer are done sooner than a second one is woken.
+    pub two_cores_from: usize,
     /// Threads for flushing and compacting.
     pub background_jobs: i32,
     /// Files kept open at most; -1 for all.
@@ -68,6 +70,7 @@ impl Default for EmbeddedOptions {
             mined_heights_bytes: 96 << 20,
             write_buffer_bytes: 64 << 20,
             write_buffers: 3,
+            two_cores_from: 256,
             background_jobs: 2,
             max_open_files: 512,
             compression: true,
@@ -87,6 +90,7 @@ impl std::fmt::Debug for EmbeddedOptions {
             .field("mined_heights_bytes", &self.mined_heights_bytes)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("write_buffers", &self.write_buffers)
+            .field("two_cores_from", &self.two_cores_from)
             .field("background_jobs", &self.background_jobs)
             .field("max_open_files", &self.max_open_files)
             .field("compression", &self.compression)

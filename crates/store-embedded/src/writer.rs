@@ -13,7 +13,7 @@ use sapwood_store::{
 use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo, codec::Writer as PageWriter};
 
 use crate::{
-    beside::{WORTH_TWO_CORES, beside},
+    beside::beside,
     cache::RecordCache,
     columns::Column,
     engine::{Engine, corrupt},
@@ -125,7 +125,7 @@ impl Engine {
         if nothing && state == *state_before {
             return Ok(result);
         }
-        let large = changes.masters.len() >= WORTH_TWO_CORES;
+        let large = self.is_large(changes.masters.len());
         let (consequences, encoded) =
             beside(large, || changes.consequences(self.options.address_index), || Encoded::of(&changes));
         let (index_changes, count_changes) =

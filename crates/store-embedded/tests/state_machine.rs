@@ -37,12 +37,14 @@ impl StoreFactory for Factory {
     }
 }
 
-/// Half of the sequences run with a cache that holds next to nothing: what is cached and what is read again must be the same.
+/// Half of the sequences run with a cache that holds next to nothing: what is cached and what is read again must be the same. The
+/// other half gives every change to two cores.
 fn options(policy: &Policy) -> EmbeddedOptions {
     let cached = policy.reorg_window.is_multiple_of(2);
     EmbeddedOptions {
         record_cache_bytes: if cached { 1 << 20 } else { 1 << 10 },
         mined_heights_bytes: if cached { 1 << 20 } else { 1 << 10 },
+        two_cores_from: if cached { 0 } else { usize::MAX },
         block_cache_bytes: 1 << 20,
         write_buffer_bytes: 1 << 20,
         address_index: AddressIndexing { address: true, credential: true },

@@ -100,6 +100,7 @@ impl Apply {
         drop(floor);
         std::fs::remove_dir_all(&copy).context("removing the copy")?;
 
+        chain.store.settle_disk().await?;
         let (with_check, without_check) = with_and_without_check(&chain).await?;
         let beside = apply_beside_pruning(&mut chain, self.blocks, self.json).await?;
         prune_all(&chain.store).await?;
@@ -122,7 +123,7 @@ impl Apply {
             apply_p99_ms: apply.percentile_ms(99),
             prune_per_s,
             prune_over_make: prune_per_s / made_per_second,
-            child_check_ratio: without_check.per_second() / prune_per_s,
+            child_check_ratio: with_check.over(&without_check),
             apply_while_pruning_ratio: beside.ratio(),
             bytes_per_live_output: bytes as f64 / live_outputs as f64,
             peak_rss_bytes,

@@ -20,8 +20,9 @@ use super::{
     pruning::Beside,
 };
 
-/// Blocks in a row with the pruner at work, and then as many without.
-const IN_A_ROW: usize = 5;
+/// Blocks with the pruner at work, and then as many without.
+const IN_A_ROW: usize = 10;
+const AFTER_PAUSES: usize = 5;
 /// Time between blocks that find the pruner at full speed: it needs 100 ms without a block to come to it.
 const PAUSE: Duration = Duration::from_millis(160);
 
@@ -58,8 +59,8 @@ pub(super) async fn catching_up(
     let mut chain = BenchChain::open(directory, workload, EmbeddedOptions::default())?;
     let node = Node::start(&chain).await?;
     let backlog = node.pruner.status().await?.backlog.records;
-    let in_a_row = node.measure(&mut chain, blocks, Duration::ZERO, quiet).await?;
-    let after_a_pause = node.measure(&mut chain, blocks / 2, PAUSE, quiet).await?;
+    let in_a_row = node.measure(&mut chain, blocks, IN_A_ROW, Duration::ZERO, quiet).await?;
+    let after_a_pause = node.measure(&mut chain, blocks / 2, AFTER_PAUSES, PAUSE, quiet).await?;
 
     let (before, started) = (node.deleted().await?, Instant::now());
     node.pruner.enable().await?;
@@ -104,16 +105,17 @@ impl Node {
         &self,
         chain: &mut BenchChain,
         blocks: usize,
+        at_a_time: usize,
         pause: Duration,
         quiet: bool,
     ) -> anyhow::Result<Beside> {
         let before = self.deleted().await?;
         let (mut alone, mut beside) = (Times::default(), Times::default());
         let bar = progress("apply, alone and while the pruner catches up", 2 * blocks, quiet)?;
-        for turn in 0..2 * blocks.div_ceil(IN_A_ROW) {
+        for turn in 0..2 * blocks.div_ceil(at_a_time) {
             let pruning = turn % 2 == 0;
             self.set_pruning(pruning).await?;
-            for _ in 0..IN_A_ROW {
+            for _ in 0..at_a_time {
                 let block = Arc::new(chain.workload.next_block());
                 tokio::time::sleep(pause).await;
                 let started = Instant::now();

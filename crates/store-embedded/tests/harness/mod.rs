@@ -18,13 +18,15 @@ use std::sync::Arc;
 use sapwood_store::{AddressIndexing, StoreDiagnose, VerifyReport};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-/// Buffers so small that the engine flushes and compacts all the time, caches so small that records are read back.
+/// Buffers so small that the engine flushes and compacts all the time, caches so small that records are read back, and two cores for every
+/// change, however small.
 pub(crate) fn options() -> EmbeddedOptions {
     EmbeddedOptions {
         block_cache_bytes: 1 << 20,
         record_cache_bytes: 64 << 10,
         mined_heights_bytes: 2 << 10,
         write_buffer_bytes: 64 << 10,
+        two_cores_from: 0,
         address_index: AddressIndexing { address: true, credential: true },
         utxo_hash: true,
         ..EmbeddedOptions::default()
