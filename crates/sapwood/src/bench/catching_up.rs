@@ -23,6 +23,8 @@ use super::{
 /// Blocks with the pruner at work, and then as many without.
 const IN_A_ROW: usize = 10;
 const AFTER_PAUSES: usize = 5;
+/// Blocks before the first that is measured: after a restart no record is in memory.
+const WARM_UP: usize = 25;
 /// Time between blocks that find the pruner at full speed: it needs 100 ms without a block to come to it.
 const PAUSE: Duration = Duration::from_millis(160);
 
@@ -59,6 +61,7 @@ pub(super) async fn catching_up(
     let mut chain = BenchChain::open(directory, workload, EmbeddedOptions::default())?;
     let node = Node::start(&chain).await?;
     let backlog = node.pruner.status().await?.backlog.records;
+    node.warm_up(&mut chain).await?;
     let in_a_row = node.measure(&mut chain, blocks, IN_A_ROW, Duration::ZERO, quiet).await?;
     let after_a_pause = node.measure(&mut chain, blocks / 2, AFTER_PAUSES, PAUSE, quiet).await?;
 
@@ -100,6 +103,14 @@ impl Node {
         Ok(self.pruner.status().await?.totals.deleted)
     }
 
+    async fn warm_up(&self, chain: &mut BenchChain) -> anyhow::Result<()> {
+        self.set_pruning(false).await?;
+        for _ in 0..WARM_UP {
+            self.applier.apply(Arc::new(chain.workload.next_block()), ApplyOptions::default()).await?;
+        }
+        Ok(())
+    }
+
     /// Some blocks with the pruner at work, some without, and so on, so that a noisy moment of the machine hits both.
     async fn measure(
         &self,
@@ -113,7 +124,8 @@ impl Node {
         let (mut alone, mut beside) = (Times::default(), Times::default());
         let bar = progress("apply, alone and while the pruner catches up", 2 * blocks, quiet)?;
         for turn in 0..2 * blocks.div_ceil(at_a_time) {
-            let pruning = turn % 2 == 0;
+            // Each is as often before the other as after it.
+            let pruning = matches!(turn % 4, 0 | 3);
             self.set_pruning(pruning).await?;
             for _ in 0..at_a_time {
                 let block = Arc::new(chain.workload.next_block());
