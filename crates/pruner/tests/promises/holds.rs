@@ -1,12 +1,12 @@
 //! Holds: the lowest decides, they survive a restart, and none goes in silence.
 
 use sapwood_conformance::fixtures::{burn, small};
-use sapwood_pruner::{Consumer, HoldError, HoldKind, JobState, holds};
+use sapwood_pruner::{Consumer, HoldError, HoldKind, JobState, PrunerOptions, holds};
 use sapwood_rules::Hold;
 use sapwood_store::StoreWrite;
 use sapwood_types::{Height, Tx};
 
-use crate::harness::{NOW, World};
+use crate::harness::{NOW, World, pruner_options};
 
 fn hold(name: &str, keep_from: Option<u32>, expires: Option<u64>) -> Hold {
     Hold {
@@ -20,7 +20,11 @@ fn hold(name: &str, keep_from: Option<u32>, expires: Option<u64>) -> Hold {
 
 /// One transaction due at each height from 6 to 10, at height 10.
 async fn five_due() -> (World, Vec<Tx>) {
-    let world = World::new(small()).await;
+    five_due_with(pruner_options(small())).await
+}
+
+async fn five_due_with(options: PrunerOptions) -> (World, Vec<Tx>) {
+    let world = World::with(options, None).await;
     let mut txs = Vec::new();
     for height in 1..=5 {
         let tx = burn(&format!("due at {}", height + 5), &[]);
@@ -189,6 +193,26 @@ async fn a_rollback_takes_back_what_is_persisted() {
     while world.pruner.holds().get(holds::PERSISTER).unwrap().keep_from != Some(Height(7)) {
         jobs.recv().await.unwrap();
     }
+    world.sound().await;
+}
+
+/// A hold that comes between two chunks of one job holds the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_set_between_two_chunks_keeps_the_rest() {
+    let options = PrunerOptions { chunk_records: 1, parallel_chunks: 1, ..pruner_options(small()) };
+    let (world, txs) = five_due_with(options).await;
+    let held = world.hook.hold_chunk(1);
+    let job = world.pruner.prune_now(None).unwrap();
+    let held = held.arrived().await;
+    let pruner = world.pruner.clone();
+    let setting = tokio::spawn(async move { pruner.holds().set(hold("operator", Some(1), None)).await });
+    while world.pruner.holds().get("operator").is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    setting.await.unwrap().unwrap();
+    let job = world.pruner.wait(job).await.unwrap();
+    assert_eq!((job.counts.deleted, left(&world, &txs).await), (1, 4), "{job}");
     world.sound().await;
 }
 
