@@ -56,6 +56,7 @@ macro_rules! conformance_cases {
                 a_block_unlocks,
                 a_loser_cannot_be_mined,
                 what_does_not_hold_its_inputs_cannot_be_mined,
+                what_spends_an_output_that_its_parent_does_not_have_cannot_be_mined,
                 a_rivals_hold_does_not_count_as_ones_own,
                 on_and_off_the_longest_chain_and_on_again,
                 the_highest_block_goes_onto_the_longest_chain,

@@ -164,6 +164,26 @@ pub async fn what_does_not_hold_its_inputs_cannot_be_mined(factory: &dyn StoreFa
     s.sound().await;
 }
 
+/// Taken on trust before its parent came, a transaction may name an output that the parent turns out not to have. It holds no such output.
+pub async fn what_spends_an_output_that_its_parent_does_not_have_cannot_be_mined(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 2);
+    let tx = child("tx", &[(&parent, 2)], 1);
+    s.add_trusted(&tx, 1).await;
+    assert_eq!(
+        s.try_mine(&tx, forked_in(2, 2), false, 2).await,
+        Ok(()),
+        "off the longest chain anything goes"
+    );
+    s.add_mined(&parent, 1).await;
+    let before = s.digest().await;
+    let not_held = Err(MineError::InputNotHeld { txid: tx.txid, outpoint: op(&parent, 2) });
+    assert_eq!(s.try_longest(&tx, true, 3).await, not_held);
+    assert_eq!(s.try_mine(&tx, mined_in(3, 3), false, 3).await, not_held);
+    s.assert_unchanged(before, "mining what spends nothing").await;
+    s.sound().await;
+}
+
 /// A rival's hold is not one's own: the wrong input of the same transaction is not either.
 pub async fn a_rivals_hold_does_not_count_as_ones_own(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;

@@ -34,6 +34,8 @@ fn hold(
     mined_at: Option<Height>,
 ) -> Result<Hold, StoreError> {
     Ok(match set.slot(outpoint)? {
+        // A transaction taken on trust, before its parent came, may name an output that the parent turns out not to have.
+        None if set.contains(outpoint.txid)? => Hold::NotHeld,
         None => Hold::ParentAbsent,
         Some(Slot::Spent { spender: by, .. }) if by == spender => Hold::Held,
         // Who it was is forgotten. A mined transaction holds what it spends, so at this height it was this one.
