@@ -146,11 +146,10 @@ impl Engine {
             self.delete_plain(&mut batch, records, *txid, master)?;
         }
         lowest_due.inspect(|height| self.due_start.writing(*height));
-        // Memory is brought up to date beside the write. If that fails, nobody asks this memory again: the store is poisoned.
+        // Memory is brought up to date beside the write. If that fails, the store is poisoned: nothing is decided by this memory any more.
         let (written, ()) = beside(large, || self.write(batch), || self.remember(changes, &deleted, cache));
         written?;
         lowest_due.inspect(|_| self.due_start.written());
-        // What was deleted as a whole had nothing left to spend, so it is not in the cache.
         rolling.rolled(rolled);
         self.publish_utxo_set(rolling);
         self.published.write().clone_from(&state);
@@ -169,6 +168,7 @@ impl Engine {
         drop(mined);
         let deleted = deleted.iter().map(|(txid, _)| *txid);
         self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted));
+        // What was deleted as a whole had nothing left to spend, so it is not in the cache.
         for (txid, entry) in changes.masters {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
             match entry.now.filter(|page| page.open_slots() > 0) {

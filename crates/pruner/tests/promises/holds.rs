@@ -1,10 +1,11 @@
 //! Holds: the lowest decides, they survive a restart, and none goes in silence.
 
 use sapwood_conformance::fixtures::{burn, small};
-use sapwood_pruner::{Consumer, HoldError, HoldKind, JobState, PrunerOptions, holds};
+use sapwood_pruner::{Consumer, HoldError, HoldKind, JobId, JobState, PrunerOptions, holds};
 use sapwood_rules::Hold;
 use sapwood_store::StoreWrite;
 use sapwood_types::{Height, Tx};
+use tokio::task::JoinHandle;
 
 use crate::harness::{NOW, World, pruner_options};
 
@@ -196,19 +197,29 @@ async fn a_rollback_takes_back_what_is_persisted() {
     world.sound().await;
 }
 
+/// A job whose first chunk waits, what lets it go on when dropped, and the setting of a hold that keeps everything. It is in force for
+/// whatever begins now, but the chunk does not know of it.
+async fn set_a_hold_during_the_first_chunk(
+    world: &World,
+) -> (JobId, impl Sized, JoinHandle<Result<(), HoldError>>) {
+    let held = world.hook.hold_chunk(1);
+    let job = world.pruner.prune_now(None).unwrap();
+    let held = held.arrived().await;
+    let pruner = world.pruner.clone();
+    let setting =
+        tokio::spawn(async move { pruner.holds().set(hold("operator", Some(1), None)).await.map(|_| ()) });
+    while world.pruner.holds().get("operator").is_none() {
+        tokio::task::yield_now().await;
+    }
+    (job, held, setting)
+}
+
 /// A hold that comes between two chunks of one job holds the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_set_between_two_chunks_keeps_the_rest() {
     let options = PrunerOptions { chunk_records: 1, parallel_chunks: 1, ..pruner_options(small()) };
     let (world, txs) = five_due_with(options).await;
-    let held = world.hook.hold_chunk(1);
-    let job = world.pruner.prune_now(None).unwrap();
-    let held = held.arrived().await;
-    let pruner = world.pruner.clone();
-    let setting = tokio::spawn(async move { pruner.holds().set(hold("operator", Some(1), None)).await });
-    while world.pruner.holds().get("operator").is_none() {
-        tokio::task::yield_now().await;
-    }
+    let (job, held, setting) = set_a_hold_during_the_first_chunk(&world).await;
     drop(held);
     setting.await.unwrap().unwrap();
     let job = world.pruner.wait(job).await.unwrap();
@@ -220,15 +231,7 @@ async fn a_hold_set_between_two_chunks_keeps_the_rest() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn setting_a_hold_waits_for_the_chunk_under_way() {
     let (world, txs) = five_due().await;
-    let held = world.hook.hold_chunk(1);
-    let job = world.pruner.prune_now(None).unwrap();
-    let held = held.arrived().await;
-    let pruner = world.pruner.clone();
-    let setting = tokio::spawn(async move { pruner.holds().set(hold("operator", Some(1), None)).await });
-    // It is in force for whatever begins now, but the chunk does not know of it.
-    while world.pruner.holds().get("operator").is_none() {
-        tokio::task::yield_now().await;
-    }
+    let (job, held, setting) = set_a_hold_during_the_first_chunk(&world).await;
     assert!(!setting.is_finished() && left(&world, &txs).await == 5);
     drop(held);
     setting.await.unwrap().unwrap();
