@@ -5,12 +5,13 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use clap::Args;
+use sapwood_chain::LONGEST_RUN;
 use sapwood_rules::Policy;
 use sapwood_store::{StoreDiagnose, StoreRead};
 use sapwood_store_embedded::{
@@ -51,25 +52,75 @@ pub(crate) struct Apply {
     data: Option<PathBuf>,
 }
 
-/// Keeps the last batch the store wrote.
+/// Keeps the batches the store writes, while they are wanted.
 #[derive(Default)]
-struct LastBatch(Mutex<Vec<u8>>);
+struct Batches(Mutex<Kept>);
 
-impl Faults for LastBatch {
+/// The memory is used again: what the store is measured with must not wait for new pages.
+#[derive(Default)]
+struct Kept {
+    wanted: bool,
+    batches: Vec<Vec<u8>>,
+    used: usize,
+}
+
+impl Faults for Batches {
     fn reached(&self, _: &'static str) -> Result<(), String> {
         Ok(())
     }
 
     fn writing(&self, batch: &[u8]) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.clear();
-        last.extend_from_slice(batch);
+        let mut kept = self.kept();
+        if !kept.wanted {
+            return;
+        }
+        let at = kept.used;
+        kept.used += 1;
+        if at == kept.batches.len() {
+            kept.batches.push(Vec::new());
+        }
+        kept.batches[at].clear();
+        kept.batches[at].extend_from_slice(batch);
     }
 }
 
-impl LastBatch {
-    fn take(&self) -> Operations {
-        Operations::of(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+impl Batches {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn want(&self, wanted: bool) {
+        *self.kept() = Kept { wanted, ..Kept::default() };
+    }
+
+    /// Those written since they were taken last.
+    fn take(&self) -> Vec<Operations> {
+        let mut kept = self.kept();
+        let used = std::mem::take(&mut kept.used);
+        kept.batches[..used].iter().map(|batch| Operations::of(batch)).collect()
+    }
+}
+
+/// Blocks applied by the store, and the same bytes written straight.
+#[derive(Default)]
+struct AgainstFloor {
+    apply: Times,
+    floor: Times,
+}
+
+impl AgainstFloor {
+    fn ratio(&self) -> f64 {
+        self.apply.total().as_secs_f64() / self.floor.total().as_secs_f64()
+    }
+
+    /// Writes straight what the store has just written.
+    fn write(&mut self, floor: &Floor, batches: &Batches) -> anyhow::Result<()> {
+        for operations in batches.take() {
+            let started = Instant::now();
+            floor.write(&operations)?;
+            self.floor.add(started.elapsed());
+        }
+        Ok(())
     }
 }
 
@@ -85,9 +136,9 @@ impl Apply {
 
     async fn measure(&self, directory: &Path) -> anyhow::Result<ApplyReport> {
         let store_directory = directory.join("store");
-        let last_batch = Arc::new(LastBatch::default());
+        let batches = Arc::new(Batches::default());
         let options =
-            EmbeddedOptions { faults: Some(Arc::clone(&last_batch) as _), ..EmbeddedOptions::default() };
+            EmbeddedOptions { faults: Some(Arc::clone(&batches) as _), ..EmbeddedOptions::default() };
         let mut chain = BenchChain::new(&store_directory, &self.shape, options.clone())?;
         chain.fund(self.shape.outputs, self.json).await?;
         chain.store.settle_disk().await?;
@@ -96,7 +147,7 @@ impl Apply {
         let copy = directory.join("floor");
         chain.store.checkpoint(&copy).await?;
         let floor = Floor::open(&copy, &options)?;
-        let (apply, floor_times) = self.against_floor(&mut chain, &floor, &last_batch).await?;
+        let (in_a_row, one_by_one) = self.against_floor(&mut chain, &floor, &batches).await?;
         drop(floor);
         std::fs::remove_dir_all(&copy).context("removing the copy")?;
 
@@ -113,14 +164,15 @@ impl Apply {
         let following = Following::new(self.quick, self.json).measure(&directory.join("following")).await?;
 
         let txs = (self.blocks * self.shape.txs) as f64;
-        let made_per_second = txs / apply.total().as_secs_f64();
+        let made_per_second = txs / in_a_row.apply.total().as_secs_f64();
         let prune_per_s = with_check.per_second();
         Ok(ApplyReport {
             apply_tx_per_s: made_per_second,
-            floor_tx_per_s: txs / floor_times.total().as_secs_f64(),
-            apply_over_floor: apply.total().as_secs_f64() / floor_times.total().as_secs_f64(),
-            apply_p50_ms: apply.percentile_ms(50),
-            apply_p99_ms: apply.percentile_ms(99),
+            floor_tx_per_s: txs / in_a_row.floor.total().as_secs_f64(),
+            apply_over_floor: in_a_row.ratio(),
+            single_apply_over_floor: one_by_one.ratio(),
+            apply_p50_ms: one_by_one.apply.percentile_ms(50),
+            apply_p99_ms: one_by_one.apply.percentile_ms(99),
             prune_per_s,
             prune_over_make: prune_per_s / made_per_second,
             child_check_ratio: with_check.over(&without_check),
@@ -137,29 +189,36 @@ impl Apply {
         })
     }
 
-    /// Each block is applied by the store, and then its bytes are written straight into the copy. Side by side, so that a noisy
-    /// moment of the machine hits both.
+    /// Blocks are applied by the store, and then their bytes are written straight into the copy: in turns, so that a noisy moment of the
+    /// machine hits both. First some in a row, as a node does that catches up, then as many one by one, waiting for each.
     async fn against_floor(
         &self,
         chain: &mut BenchChain,
         floor: &Floor,
-        last_batch: &LastBatch,
-    ) -> anyhow::Result<(Times, Times)> {
-        let (mut apply, mut straight) = (Times::default(), Times::default());
-        let bar = progress("apply, and the same bytes straight", self.blocks, self.json)?;
-        for _ in 0..self.blocks {
-            let block = chain.workload.next_block();
+        batches: &Batches,
+    ) -> anyhow::Result<(AgainstFloor, AgainstFloor)> {
+        let (mut in_a_row, mut one_by_one) = (AgainstFloor::default(), AgainstFloor::default());
+        let bar = progress("apply, and the same bytes straight", 2 * self.blocks, self.json)?;
+        batches.want(true);
+        while in_a_row.floor.count() < self.blocks {
+            let length = LONGEST_RUN.min(self.blocks - in_a_row.floor.count());
+            let run: Vec<_> = (0..length).map(|_| Arc::new(chain.workload.next_block())).collect();
             let started = Instant::now();
-            chain.apply(block).await?;
-            apply.add(started.elapsed());
-            let operations = last_batch.take();
-            let started = Instant::now();
-            floor.write(&operations)?;
-            straight.add(started.elapsed());
-            bar.inc(1);
+            chain.apply_run(&run).await?;
+            in_a_row.apply.add(started.elapsed());
+            in_a_row.write(floor, batches)?;
+            for _ in 0..length {
+                let block = chain.workload.next_block();
+                let started = Instant::now();
+                chain.apply(block).await?;
+                one_by_one.apply.add(started.elapsed());
+                one_by_one.write(floor, batches)?;
+            }
+            bar.inc(2 * length as u64);
         }
+        batches.want(false);
         bar.finish_and_clear();
-        Ok((apply, straight))
+        Ok((in_a_row, one_by_one))
     }
 
     /// Lets a child process apply blocks at full speed, kills it, and opens what it left.

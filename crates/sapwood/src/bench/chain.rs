@@ -54,6 +54,13 @@ impl BenchChain {
         Ok(())
     }
 
+    /// Applies blocks in a row, as a node does that catches up.
+    pub(super) async fn apply_run(&self, blocks: &[Arc<Block>]) -> anyhow::Result<()> {
+        let run = blocks.iter().map(|block| (Arc::clone(block), ApplyOptions::default())).collect();
+        let done = self.store.apply_blocks(run).await;
+        done.refused.map_or(Ok(()), |error| Err(error.into()))
+    }
+
     pub(super) async fn apply(&self, block: Block) -> anyhow::Result<()> {
         self.store.apply_block(Arc::new(block), ApplyOptions::default()).await?;
         Ok(())
