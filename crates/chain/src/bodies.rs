@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_store::{ApplyOptions, BatchResult, CreateError, CreateRequest, transition};
-use sapwood_types::{Block, External, Height, Tx, TxId, TxRecord};
+use sapwood_types::{Block, BlockMark, External, Height, Tx, TxId, TxRecord};
 
 use crate::{ChainError, chain::Worker};
 
@@ -52,11 +52,13 @@ pub trait BodyKeeper: Send + Sync {
 }
 
 impl Worker {
-    /// Puts the bodies of a block's large transactions into place. The claim has to live until the block is applied.
+    /// Puts the bodies of a block's large transactions into place. The claim has to live until the block is applied. It comes
+    /// after `before`, or after the last applied block.
     pub(crate) async fn keep_bodies(
         &self,
         block: &Block,
         options: ApplyOptions,
+        before: Option<&Block>,
     ) -> Result<(Option<BodyClaim>, ApplyOptions), ChainError> {
         let Some(bodies) = &self.bodies else { return Ok((None, options)) };
         let above = bodies.above();
@@ -66,7 +68,11 @@ impl Worker {
             return Ok((None, options));
         }
         // Nothing is put for a block that cannot come next.
-        transition::block::check_next(block, self.store.last_applied().await?.as_ref())?;
+        let last = match before {
+            Some(before) => Some(BlockMark { id: 0, height: before.height, hash: before.hash }),
+            None => self.store.last_applied().await?,
+        };
+        transition::block::check_next(block, last.as_ref())?;
         Ok((Some(self.put_bodies(&**bodies, large).await?), options))
     }
 

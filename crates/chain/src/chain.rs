@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Instant};
 use sapwood_sources::ChainPoint;
 use sapwood_store::{
     Applied, ApplyOptions, BatchResult, CreateError, CreateRequest, RollbackMode, RolledBack, Store,
+    StoreError,
 };
 use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::Mutex;
 
 use crate::{
-    BodyKeeper, ChainError, Event, Events, Plan, Timing, TimingSummary,
+    BodyClaim, BodyKeeper, ChainError, Event, Events, Plan, Timing, TimingSummary,
     events::{BlockApplied, BlocksRolledBack},
     queue::{Queue, Queued},
 };
@@ -186,6 +187,18 @@ impl Chain {
         drained
     }
 
+    /// Applies blocks that follow one another, or queues them. In sync mode those before one that fails are applied.
+    pub async fn apply_run(&self, run: Vec<(Arc<Block>, ApplyOptions)>) -> Result<(), ChainError> {
+        let Some(queue) = &self.queue else {
+            let worker = Arc::clone(&self.worker);
+            return run_to_end(async move { worker.apply_run(run).await.result().map(drop) }).await;
+        };
+        for (block, options) in run {
+            queue.push(Queued { block, options }).await?;
+        }
+        Ok(())
+    }
+
     /// Applies a block now. Nothing may be queued.
     pub(crate) async fn apply_now(
         &self,
@@ -222,32 +235,78 @@ impl Chain {
 async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ChainError>> + Send + 'static,
 ) -> Result<T, ChainError> {
-    tokio::spawn(work)
-        .await
-        .unwrap_or_else(|error| Err(sapwood_store::StoreError::Task { cause: error.to_string() }.into()))
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(StoreError::Task { cause: error.to_string() }.into()))
+}
+
+/// What came of a run of blocks.
+pub(crate) struct Run {
+    applied: Vec<Applied>,
+    failure: Option<ChainError>,
+}
+
+impl Run {
+    /// The failure, if there was one.
+    pub(crate) fn result(self) -> Result<Vec<Applied>, ChainError> {
+        self.failure.map_or(Ok(self.applied), Err)
+    }
 }
 
 impl Worker {
-    pub(crate) async fn apply(
-        &self,
-        block: Arc<Block>,
-        options: ApplyOptions,
-    ) -> Result<Applied, ChainError> {
+    async fn apply(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ChainError> {
+        let mut applied = self.apply_run(vec![(block, options)]).await.result()?;
+        let lost = || StoreError::Task { cause: "no word of what became of a block".into() };
+        applied.pop().ok_or_else(|| lost().into())
+    }
+
+    /// Applies blocks that follow one another, up to the first that fails. The store may work on one while it writes the one before.
+    pub(crate) async fn apply_run(&self, run: Vec<(Arc<Block>, ApplyOptions)>) -> Run {
         let _turn = self.turn.lock().await;
         let started = Instant::now();
-        let plan = Plan::of(&block)?;
-        let (_bodies, options) = self.keep_bodies(&block, options).await?;
-        let applied = self.store.apply_block(block, options).await?;
-        self.apply.note(started.elapsed());
-        self.transactions.fetch_add(plan.transactions as u64, std::sync::atomic::Ordering::Relaxed);
-        self.events.tell(Event::BlockApplied(BlockApplied {
-            block: applied.block,
-            transactions: plan.transactions,
-            conflicting: applied.conflicting.clone(),
-        }));
-        // The store marks all transactions of a block in the write that applies it.
-        self.events.tell(Event::MinedSet(applied.block));
-        Ok(applied)
+        let mut ready = Vec::with_capacity(run.len());
+        let mut transactions = Vec::with_capacity(run.len());
+        let mut claims = Vec::new();
+        let mut before: Option<Arc<Block>> = None;
+        let mut failure = None;
+        for (block, options) in run {
+            match self.get_ready(&block, options, before.as_deref()).await {
+                Ok((plan, claim, options)) => {
+                    transactions.push(plan.transactions);
+                    claims.extend(claim);
+                    before = Some(Arc::clone(&block));
+                    ready.push((block, options));
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let done = self.store.apply_blocks(ready).await;
+        let each = started.elapsed() / done.applied.len().max(1) as u32;
+        for (applied, transactions) in done.applied.iter().zip(transactions) {
+            self.apply.note(each);
+            self.transactions.fetch_add(transactions as u64, std::sync::atomic::Ordering::Relaxed);
+            self.events.tell(Event::BlockApplied(BlockApplied {
+                block: applied.block,
+                transactions,
+                conflicting: applied.conflicting.clone(),
+            }));
+            // The store marks all transactions of a block in the write that applies it.
+            self.events.tell(Event::MinedSet(applied.block));
+        }
+        Run { applied: done.applied, failure: done.refused.map(ChainError::from).or(failure) }
+    }
+
+    /// What can be done for a block before the one before it is applied.
+    async fn get_ready(
+        &self,
+        block: &Block,
+        options: ApplyOptions,
+        before: Option<&Block>,
+    ) -> Result<(Plan, Option<BodyClaim>, ApplyOptions), ChainError> {
+        let plan = Plan::of(block)?;
+        let (claim, options) = self.keep_bodies(block, options, before).await?;
+        Ok((plan, claim, options))
     }
 
     async fn roll_back(&self, to: Option<ChainPoint>) -> Result<RolledBack, ChainError> {

@@ -10,11 +10,11 @@ use std::{
 use parking_lot::Mutex;
 use sapwood_sources::{BlockSource, ChainPoint, ReadAhead, SourceError};
 use sapwood_store::ApplyOptions;
-use sapwood_types::{BlockHash, BlockMark, Height};
+use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{Chain, ChainError, ChainState, progress::Progress};
+use crate::{Chain, ChainError, ChainState, LONGEST_RUN, progress::Progress};
 
 /// How to follow.
 #[derive(Clone, Copy, Debug)]
@@ -232,16 +232,19 @@ impl Follower {
         let mut shown = Instant::now();
         let result: Result<_, ChainError> = async {
             loop {
-                let Some(next) = self.stop.or(reader.next()).await else { return Ok(ControlFlow::Break(())) };
-                let block = match next {
-                    Ok(Some(block)) => block,
-                    Ok(None) => return Ok(ControlFlow::Continue(())),
+                let next = self.stop.or(reader.next_run(LONGEST_RUN)).await;
+                let Some(next) = next else { return Ok(ControlFlow::Break(())) };
+                let run = match next {
+                    Ok(run) => run,
                     // The source went over to another chain while it was read: look again.
                     Err(SourceError::ChainChanged { .. }) => return Ok(ControlFlow::Continue(())),
                     Err(error) => return Err(error.into()),
                 };
-                let (height, hash) = (block.height, block.hash);
-                self.chain.apply(block, self.apply_options(height, &hash)).await?;
+                let Some(height) = run.last().map(|block| block.height) else {
+                    return Ok(ControlFlow::Continue(()));
+                };
+                let run = run.into_iter().map(|block| self.with_options(block)).collect();
+                self.chain.apply_run(run).await?;
                 self.progress.send_modify(|progress| progress.handed_over(height));
                 if shown.elapsed() > Duration::from_secs(10) {
                     shown = Instant::now();
@@ -257,13 +260,15 @@ impl Follower {
         Ok(flow)
     }
 
-    pub(crate) fn apply_options(&self, height: Height, hash: &BlockHash) -> ApplyOptions {
-        ApplyOptions {
-            allow_overwrite: self.source.allows_overwrite(height, hash),
-            subsidy: self.source.subsidy(height),
+    /// A block, and how the source wants it applied.
+    pub(crate) fn with_options(&self, block: Arc<Block>) -> (Arc<Block>, ApplyOptions) {
+        let options = ApplyOptions {
+            allow_overwrite: self.source.allows_overwrite(block.height, &block.hash),
+            subsidy: self.source.subsidy(block.height),
             block_id: None,
             bodies_above: None,
-        }
+        };
+        (block, options)
     }
 
     /// A block turned out bad: tells the source, which then has another best chain. An error if that does not help.

@@ -26,3 +26,7 @@ pub use follow::{FollowOptions, Follower, Rejected, Stop};
 pub use plan::{BlockProblem, Plan, PlanError};
 pub use progress::Progress;
 pub use timing::{Timing, TimingSummary};
+
+/// How many blocks are handed to the store in one go while catching up. Whoever else wants to write waits for all of them, and
+/// they are told of when all are applied.
+pub const LONGEST_RUN: usize = 8;

@@ -13,7 +13,7 @@ use sapwood_store::ApplyOptions;
 use sapwood_types::Block;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{ChainError, chain::Worker};
+use crate::{ChainError, LONGEST_RUN, chain::Worker};
 
 /// A block that waits.
 pub(crate) struct Queued {
@@ -43,29 +43,45 @@ struct Shared {
     failure: Mutex<Option<ChainError>>,
 }
 
+impl Shared {
+    /// Applies what was queued, but for blocks from before the last failure.
+    async fn apply(&self, worker: &Worker, run: Vec<(Queued, u64)>) {
+        let taken = run.len();
+        let failures = self.failures.load(Ordering::SeqCst);
+        let fresh = run.into_iter().filter(|(_, known)| *known == failures);
+        let run: Vec<_> = fresh.map(|(Queued { block, options }, _)| (block, options)).collect();
+        if !run.is_empty()
+            && let Err(error) = worker.apply_run(run).await.result()
+        {
+            // Remembered before it is counted: see `push`.
+            *self.failure.lock() = Some(error);
+            self.failures.fetch_add(1, Ordering::SeqCst);
+        }
+        self.waiting.fetch_sub(taken, Ordering::SeqCst);
+    }
+}
+
 impl Queue {
     pub(crate) fn start(worker: Arc<Worker>, size: usize) -> Self {
-        let (sender, mut receiver) = mpsc::channel(size.max(1));
+        let size = size.max(1);
+        let (sender, mut receiver) = mpsc::channel(size);
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
         tokio::spawn(async move {
-            while let Some(work) = receiver.recv().await {
-                match work {
-                    Work::Apply(queued, failures) => {
-                        if failures == mine.failures.load(Ordering::SeqCst)
-                            && let Err(error) = worker.apply(queued.block, queued.options).await
-                        {
-                            // Remembered before it is counted: see `push`.
-                            *mine.failure.lock() = Some(error);
-                            mine.failures.fetch_add(1, Ordering::SeqCst);
+            let mut work = Vec::new();
+            while receiver.recv_many(&mut work, size.min(LONGEST_RUN)).await > 0 {
+                let mut run = Vec::new();
+                for work in work.drain(..) {
+                    match work {
+                        Work::Apply(queued, failures) => run.push((queued, failures)),
+                        Work::Drain(done) => {
+                            mine.apply(&worker, std::mem::take(&mut run)).await;
+                            // Whoever waited may have gone.
+                            let _ = done.send(());
                         }
-                        mine.waiting.fetch_sub(1, Ordering::SeqCst);
-                    }
-                    Work::Drain(done) => {
-                        // Whoever waited may have gone.
-                        let _ = done.send(());
                     }
                 }
+                mine.apply(&worker, run).await;
             }
         });
         Self { sender, shared, closed: AtomicBool::new(false) }

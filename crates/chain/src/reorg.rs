@@ -67,7 +67,7 @@ impl Follower {
                 Some(block) => block,
                 None => self.block_of(hash, Height::GENESIS).await?,
             };
-            let options = self.apply_options(block.height, hash);
+            let (block, options) = self.with_options(block);
             self.chain.apply_now(block, options).await?;
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Follower {
                 warn!(%hash, "the source no longer has the old branch: going on from where it is known");
                 return Ok(());
             };
-            let options = self.apply_options(block.height, hash);
+            let (block, options) = self.with_options(block);
             self.chain.apply_now(block, options).await?;
         }
         Ok(())

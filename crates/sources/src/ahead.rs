@@ -19,6 +19,8 @@ pub struct ReadAhead {
     left: u64,
     depth: usize,
     coming: VecDeque<Fetch>,
+    /// What was found out while blocks before it were handed over.
+    failure: Option<SourceError>,
 }
 
 /// A block on its way. Aborted when dropped.
@@ -41,12 +43,35 @@ impl ReadAhead {
         depth: usize,
     ) -> Self {
         let left = (u64::from(to.0) + 1).saturating_sub(from.0.into());
-        Self { source, before, ask: from, left, depth: depth.max(1), coming: VecDeque::new() }
+        Self { source, before, ask: from, left, depth: depth.max(1), coming: VecDeque::new(), failure: None }
+    }
+
+    /// The next block and those after it that have come already, up to so many. Nothing where [`next`](Self::next) has nothing.
+    pub async fn next_run(&mut self, most: usize) -> Result<Vec<Arc<Block>>, SourceError> {
+        let mut run: Vec<Arc<Block>> = self.next().await?.into_iter().collect();
+        while !run.is_empty()
+            && run.len() < most
+            && self.coming.front().is_some_and(|first| first.0.is_finished())
+        {
+            match self.next().await {
+                Ok(Some(block)) => run.push(block),
+                Ok(None) => break,
+                // The blocks before it are good. Whoever comes for more is told.
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(run)
     }
 
     /// The next block. Nothing after the last one, or where the chain has become shorter. After an error there is nothing
     /// more to read: begin again.
     pub async fn next(&mut self) -> Result<Option<Arc<Block>>, SourceError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         while self.left > 0 && self.coming.len() < self.depth {
             let (source, height) = (self.source.clone(), self.ask);
             self.coming.push_back(Fetch(tokio::spawn(async move { source.block_at(height).await })));
