@@ -67,6 +67,7 @@ impl Observation {
             let newest_first = oldest_first.iter().rev().cloned().collect();
             [oldest_first, newest_first]
         };
+        let utxo_set = Some(model.utxo_set());
         Observation {
             outputs: model.outputs(&look.outpoints),
             statuses: model.spend_status(&look.outpoints, look.at),
@@ -83,7 +84,7 @@ impl Observation {
             floor: model.rollback_floor(),
             undo: look.heights.iter().map(|height| model.undo(*height)).collect(),
             cursor: model.prune_cursor(),
-            utxo_set: [0; 2].map(|_| Some(model.utxo_set())),
+            utxo_set: [utxo_set.clone(), utxo_set],
         }
     }
 
