@@ -1,8 +1,9 @@
-//! Records the writer has touched lately. Only the writer uses it, under its lock, so it can never be stale.
+//! Records the writer has touched lately. Only the writer uses it, under its lock: what it has may be older than what is being written
+//! at the moment, never older than what is written.
 
 use std::sync::Arc;
 
-use quick_cache::{Weighter, unsync::Cache};
+use quick_cache::{Weighter, sync::Cache};
 use sapwood_types::{MasterPage, TxId};
 
 /// Roughly what a record weighs in memory.
@@ -27,15 +28,15 @@ impl RecordCache {
         Self { pages: Cache::with_weighter((bytes / TYPICAL) as usize, bytes, Weight) }
     }
 
-    pub(crate) fn get(&mut self, txid: &TxId) -> Option<Arc<MasterPage>> {
-        self.pages.get(txid).map(Arc::clone)
+    pub(crate) fn get(&self, txid: &TxId) -> Option<Arc<MasterPage>> {
+        self.pages.get(txid)
     }
 
-    pub(crate) fn put(&mut self, txid: TxId, page: Arc<MasterPage>) {
+    pub(crate) fn put(&self, txid: TxId, page: Arc<MasterPage>) {
         self.pages.insert(txid, page);
     }
 
-    pub(crate) fn remove(&mut self, txid: &TxId) {
+    pub(crate) fn remove(&self, txid: &TxId) {
         self.pages.remove(txid);
     }
 }

@@ -289,9 +289,14 @@ impl Engine {
             .and_then(|()| self.db.write_opt(batch, &self.write_options).map_err(engine_error("writing")))
             .and_then(|()| self.reached("after-write"));
         if let Err(error) = &written {
-            self.poison.write().get_or_insert(error.to_string());
+            self.poison(&error.to_string());
         }
         written
+    }
+
+    /// Refuses all further writes.
+    pub(crate) fn poison(&self, cause: &str) {
+        self.poison.write().get_or_insert_with(|| cause.to_owned());
     }
 }
 

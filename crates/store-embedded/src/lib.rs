@@ -7,7 +7,7 @@
 //! - [`options`]: everything an operator may set, and what each setting risks.
 //! - `keys`, `columns`, `state`: the layout. See `docs/formats.md`.
 //! - `engine`: the open database, reading pages, poison after a failed write.
-//! - `writer`: the one writer: runs a transition, turns its changes into one batch, writes it.
+//! - `writer`: the one writer: runs a transition, turns its changes into one `batch`, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
 //! - `utxo_set`: the coins in figures, kept with each write and counted on demand.
 //! - `due_start`: where the list of due records begins.
@@ -25,6 +25,7 @@
 //! it which of those it changed; and what changed is judged again under the lock. A child that stops being mined always
 //! changes its parent's page, so watching the parents is enough, whether a child is found in `mined` or read.
 
+mod batch;
 mod beside;
 mod cache;
 mod columns;
@@ -75,6 +76,9 @@ impl EmbeddedStore {
         &self,
         work: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
+        if self.engine.options.callers_thread {
+            return Ok(work(&self.engine));
+        }
         let engine = Arc::clone(&self.engine);
         tokio::task::spawn_blocking(move || work(&engine))
             .await

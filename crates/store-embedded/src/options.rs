@@ -58,6 +58,10 @@ pub struct EmbeddedOptions {
     /// each coin that comes or goes, shared by all cores. Turned on for a store that exists, they are known once somebody has had
     /// the coins counted; turned off, they are dropped with the first write.
     pub utxo_hash: bool,
+    /// Do the work of a call on the thread that makes it, instead of one of the runtime's threads that may block. For programs that
+    /// give each caller a thread of its own: waking another one costs more than most calls. Others would stop everything else
+    /// that their thread does.
+    pub callers_thread: bool,
     /// For tests only.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -77,6 +81,7 @@ impl Default for EmbeddedOptions {
             durability: Durability::default(),
             address_index: AddressIndexing::default(),
             utxo_hash: false,
+            callers_thread: false,
             faults: None,
         }
     }
@@ -97,6 +102,7 @@ impl std::fmt::Debug for EmbeddedOptions {
             .field("durability", &self.durability)
             .field("address_index", &self.address_index)
             .field("utxo_hash", &self.utxo_hash)
+            .field("callers_thread", &self.callers_thread)
             .finish_non_exhaustive()
     }
 }

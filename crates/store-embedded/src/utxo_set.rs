@@ -71,7 +71,7 @@ fn decode(bytes: Bytes) -> Result<UtxoSet, DecodeError> {
 }
 
 /// What the writer knows of the UTXO set.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Rolling {
     /// Whether it is kept with each write.
     keeps: bool,
@@ -113,12 +113,14 @@ impl Rolling {
         Ok(Rolled { known, rewrite: !change.is_none(), change: Some(change) })
     }
 
-    /// Takes over what was written.
-    pub(crate) fn rolled(&mut self, rolled: Rolled) {
-        self.know(rolled.known, rolled.rewrite);
-        if let Some((since_count, change)) = self.since_count.as_mut().zip(rolled.change.as_ref()) {
+    /// What is known once that is written.
+    pub(crate) fn rolled(&self, rolled: Rolled) -> Self {
+        let mut after = self.clone();
+        after.know(rolled.known, rolled.rewrite);
+        if let Some((since_count, change)) = after.since_count.as_mut().zip(rolled.change.as_ref()) {
             since_count.then(change);
         }
+        after
     }
 
     fn know(&mut self, known: Option<UtxoSet>, rewritten: bool) {

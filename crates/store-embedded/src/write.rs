@@ -7,9 +7,9 @@ use bytes::Bytes;
 use rocksdb::WriteBatch;
 use sapwood_rules::Policy;
 use sapwood_store::{
-    Applied, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest, DeleteError,
-    FreezeError, MineError, MineRequest, PreserveError, Reassign, ReassignError, RollbackError, RollbackMode,
-    RolledBack, SpendError, SpendRequest, StoreError, StoreWrite, Unspend, UnspendError,
+    Applied, AppliedBlocks, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest,
+    DeleteError, FreezeError, MineError, MineRequest, PreserveError, Reassign, ReassignError, RollbackError,
+    RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, StoreWrite, Unspend, UnspendError,
     transition::{
         block, conflict, create, freeze, mine, preserve,
         rollback::{self, Extent, RollbackOutcome},
@@ -18,31 +18,68 @@ use sapwood_store::{
 };
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
 
-use crate::{EmbeddedStore, columns::Column, engine::Engine, keys, state::Chain};
+use crate::{
+    EmbeddedStore,
+    beside::beside,
+    columns::Column,
+    engine::Engine,
+    keys,
+    state::Chain,
+    writer::{Change, PoisonOnPanic, Prepared, Writer},
+};
 
 impl Engine {
     pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
         let _pass = self.gate.block();
-        self.change(|change| {
-            let last = change.state.last();
-            block::check_next(block, last.as_ref())?;
-            let id = options.block_id.unwrap_or_else(|| change.state.greatest_block_id.saturating_add(1));
-            let mark = BlockMark { id, height: block.height, hash: block.hash };
-            let outcome = block::apply(&mut change.set, block, mark, last, options, &change.policy)?;
-            let (first, floor) =
-                change.state.chain.map_or((block.height, block.height), |chain| (chain.first, chain.floor));
-            let floor = floor.max(block.height.minus(change.policy.reorg_window));
-            change.state.chain = Some(Chain { last: mark, first, floor });
-            change.state.greatest_block_id = change.state.greatest_block_id.max(id);
-            let applied = Applied {
-                block: mark,
-                created: outcome.undo.created.len(),
-                mined: outcome.undo.mined.len(),
-                conflicting: outcome.conflicting,
+        self.change(|change| change.apply_block(block, options))
+    }
+
+    /// Applies blocks in a row: while one is being written, the next is worked on. The lock is held from the first to the last.
+    fn apply_blocks(&self, blocks: &[(Arc<Block>, ApplyOptions)]) -> AppliedBlocks {
+        let mut done = AppliedBlocks::default();
+        let _pass = self.gate.block();
+        let mut lock = self.writer.lock();
+        let writer: &mut Writer = &mut lock;
+        let _whole = PoisonOnPanic(self);
+        let mut under_way: Option<(Applied, WriteBatch, Prepared)> = None;
+        let mut written: Option<Prepared> = None;
+        for next in blocks.iter().map(Some).chain([None]) {
+            let prepare = |writer: &Writer, under_way: Option<&Prepared>| {
+                let (block, options) = next?;
+                Some(self.prepare(writer, under_way, |change| change.apply_block(block, *options)))
             };
-            change.undo = Some(outcome.undo);
-            Ok(applied)
-        })
+            let prepared = match under_way.take() {
+                None => self.check_poison().map(|()| prepare(writer, None)),
+                Some((applied, batch, current)) => {
+                    let large = self.is_large(current.changes.masters.len());
+                    let commit = || {
+                        // What was written before this is all in place: to give its memory back takes time, too.
+                        drop(written.take());
+                        self.commit(batch, &current)?;
+                        self.remember(&current, &writer.cache);
+                        Ok(())
+                    };
+                    let (committed, prepared) = beside(large, commit, || prepare(writer, Some(&current)));
+                    committed.map(|()| {
+                        self.make_current(writer, &current);
+                        written = Some(current);
+                        done.applied.push(applied);
+                        prepared
+                    })
+                }
+            };
+            match prepared.map_err(ApplyError::from).and_then(Option::transpose) {
+                Ok(Some((applied, Some((batch, prepared))))) => under_way = Some((applied, batch, prepared)),
+                // A block that changes nothing has nothing to wait for.
+                Ok(Some((applied, None))) => done.applied.push(applied),
+                Ok(None) => {}
+                Err(error) => {
+                    done.refused = Some(error);
+                    return done;
+                }
+            }
+        }
+        done
     }
 
     fn roll_back(
@@ -82,6 +119,29 @@ impl Engine {
             let blocks = change.undone.len() as u32;
             Ok(RolledBack { last: reached, blocks, unmined, forgotten, conflicting })
         })
+    }
+}
+
+impl Change<'_> {
+    fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        let last = self.state.last();
+        block::check_next(block, last.as_ref())?;
+        let id = options.block_id.unwrap_or_else(|| self.state.greatest_block_id.saturating_add(1));
+        let mark = BlockMark { id, height: block.height, hash: block.hash };
+        let outcome = block::apply(&mut self.set, block, mark, last, options, &self.policy)?;
+        let (first, floor) =
+            self.state.chain.map_or((block.height, block.height), |chain| (chain.first, chain.floor));
+        let floor = floor.max(block.height.minus(self.policy.reorg_window));
+        self.state.chain = Some(Chain { last: mark, first, floor });
+        self.state.greatest_block_id = self.state.greatest_block_id.max(id);
+        let applied = Applied {
+            block: mark,
+            created: outcome.undo.created.len(),
+            mined: outcome.undo.mined.len(),
+            conflicting: outcome.conflicting,
+        };
+        self.undo = Some(outcome.undo);
+        Ok(applied)
     }
 }
 
@@ -213,6 +273,11 @@ impl StoreWrite for EmbeddedStore {
 
     async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
         self.run(move |engine| engine.apply_block(&block, options)).await?
+    }
+
+    async fn apply_blocks(&self, blocks: Vec<(Arc<Block>, ApplyOptions)>) -> AppliedBlocks {
+        let done = self.run(move |engine| engine.apply_blocks(&blocks)).await;
+        done.unwrap_or_else(|error| AppliedBlocks { applied: Vec::new(), refused: Some(error.into()) })
     }
 
     async fn roll_back(

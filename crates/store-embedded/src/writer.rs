@@ -1,18 +1,19 @@
 //! The one writer: runs a transition, turns what it changed into one batch, writes it.
 
-use std::{cell::RefCell, sync::Arc};
+use std::sync::Arc;
 
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
 use sapwood_store::{
-    BatchError, BatchResult, Changes, IndexChange, PageSource, StoreError, WorkingSet,
-    changes::IndexEntry,
+    BatchError, BatchResult, Changes, PageSource, StoreError, WorkingSet,
+    changes::{CountChanges, record_changes},
     error::ItemError,
     working_set::{Entry, PageKey},
 };
-use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo, codec::Writer as PageWriter};
+use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo};
 
 use crate::{
+    batch::Batch,
     beside::beside,
     cache::RecordCache,
     columns::Column,
@@ -35,28 +36,42 @@ impl Writer {
     }
 }
 
-/// Pages as the writer sees them: from its cache, else from the database.
+/// Pages as the writer sees them: from what is being written, else from its cache, else from the database.
 struct WriterPages<'a> {
     engine: &'a Engine,
-    cache: RefCell<&'a mut RecordCache>,
+    cache: &'a RecordCache,
+    under_way: Option<&'a Changes>,
+}
+
+impl WriterPages<'_> {
+    /// What is being written of this: the database may or may not have it yet.
+    fn being_written<T>(&self, find: impl FnOnce(&Changes) -> Option<&Entry<T>>) -> Option<&Entry<T>> {
+        self.under_way.and_then(find)
+    }
 }
 
 impl PageSource for WriterPages<'_> {
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
-        let mut cache = self.cache.borrow_mut();
-        let mut pages: Vec<Option<Arc<MasterPage>>> = txids.iter().map(|txid| cache.get(txid)).collect();
-        let missing: Vec<usize> = (0..pages.len()).filter(|at| pages[*at].is_none()).collect();
-        let wanted: Vec<TxId> = missing.iter().map(|at| txids[*at]).collect();
-        let found = self.engine.read_many_masters(&wanted)?;
-        for (at, page) in missing.into_iter().zip(found) {
-            pages[at] = page.map(Arc::new);
+    fn at_hand(&self, txid: &TxId) -> Option<Option<Arc<MasterPage>>> {
+        match self.being_written(|changes| changes.master(txid)) {
+            Some(entry) => Some(entry.now.clone()),
+            None => self.cache.get(txid).map(Some),
         }
-        Ok(pages)
+    }
+
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
+        let found = self.engine.read_many_masters(txids)?;
+        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
     }
 
     fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
         let found = self.engine.read_extras(keys, &ReadOptions::default())?;
-        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+        let page = |(key, read): (&PageKey, Option<OutputPage>)| match self
+            .being_written(|changes| changes.extra(key))
+        {
+            Some(entry) => entry.now.clone(),
+            None => read.map(Arc::new),
+        };
+        Ok(keys.iter().zip(found).map(page).collect())
     }
 }
 
@@ -75,28 +90,26 @@ pub(crate) struct Change<'a> {
     pub(crate) deleted: Vec<(TxId, MasterPage)>,
 }
 
-/// The first pages of a change, one after the other.
-struct Encoded {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+/// A change that is decided, but for its batch: what memory has to know of it.
+pub(crate) struct Prepared {
+    pub(crate) changes: Changes,
+    deleted: Vec<(TxId, MasterPage)>,
+    /// The state it leaves.
+    state: State,
+    /// The UTXO set it leaves.
+    rolling: Rolling,
+    /// The lowest height at which it lists a record as due.
+    lowest_due: Option<Height>,
 }
 
-impl Encoded {
-    fn of(changes: &Changes) -> Self {
-        const TYPICAL_PAGE: usize = 320;
-        let mut to = PageWriter::with_capacity(TYPICAL_PAGE * changes.masters.len());
-        let end = |(_, entry): &(TxId, Entry<MasterPage>)| {
-            entry.now.iter().for_each(|page| page.encode_to(&mut to));
-            to.written().len()
-        };
-        let ends = changes.masters.iter().map(end).collect();
-        Self { bytes: to.finish(), ends }
-    }
+/// A panic between a write and what memory learns of it leaves the two different: nobody may go on from there.
+pub(crate) struct PoisonOnPanic<'a>(pub(crate) &'a Engine);
 
-    /// As many as were changed; an empty one for each that goes.
-    fn pages(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("a panic in the midst of a write");
+        }
     }
 }
 
@@ -106,10 +119,35 @@ impl Engine {
         &self,
         operation: impl FnOnce(&mut Change) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.check_poison()?;
         let mut writer = self.writer.lock();
-        let Writer { state: state_before, cache, rolling } = &mut *writer;
-        let pages = WriterPages { engine: self, cache: RefCell::new(&mut *cache) };
+        // Under the lock: after a failed write the cache is ahead of the disk, and nobody may decide anything by it.
+        self.check_poison()?;
+        let _whole = PoisonOnPanic(self);
+        let (result, prepared) = self.prepare(&writer, None, operation)?;
+        if let Some((batch, prepared)) = prepared {
+            let large = self.is_large(prepared.changes.masters.len());
+            // Caches are brought up to date beside the write. If that fails, the store is poisoned: nothing is decided by them any more.
+            let cache = &writer.cache;
+            let (written, ()) =
+                beside(large, || self.commit(batch, &prepared), || self.remember(&prepared, cache));
+            written?;
+            self.make_current(&mut writer, &prepared);
+        }
+        Ok(result)
+    }
+
+    /// Runs one operation and decides what it writes, if anything. `under_way` is what is being written meanwhile: it counts as done.
+    pub(crate) fn prepare<T, E: From<StoreError>>(
+        &self,
+        writer: &Writer,
+        under_way: Option<&Prepared>,
+        operation: impl FnOnce(&mut Change) -> Result<T, E>,
+    ) -> Result<(T, Option<(WriteBatch, Prepared)>), E> {
+        let Writer { state, cache, rolling } = writer;
+        let (state_before, rolling): (&State, &Rolling) =
+            under_way.map_or((state, rolling), |under_way| (&under_way.state, &under_way.rolling));
+        let pages =
+            WriterPages { engine: self, cache, under_way: under_way.map(|under_way| &under_way.changes) };
         let mut change = Change {
             set: WorkingSet::new(&pages),
             state: state_before.clone(),
@@ -123,42 +161,67 @@ impl Engine {
         let changes = set.into_changes(state.settled_below(&policy));
         let nothing = changes.is_empty() && undo.is_none() && undone.is_empty() && deleted.is_empty();
         if nothing && state == *state_before {
-            return Ok(result);
+            return Ok((result, None));
         }
-        let large = self.is_large(changes.masters.len());
-        let (consequences, encoded) =
-            beside(large, || changes.consequences(self.options.address_index), || Encoded::of(&changes));
-        let (index_changes, count_changes) =
-            consequences.map_err(|cause| corrupt("a page that is being written", cause))?;
-        state.counts = state.counts.changed(count_changes);
+        let mut batch = Batch::new(self, changes.masters.len() + deleted.len())?;
+        let mut counts = CountChanges::default();
+        for (txid, entry) in &changes.masters {
+            batch.master(txid, entry);
+            counts.add_record(entry);
+            record_changes(*txid, entry, |change| batch.index(&change));
+        }
+        for (key, entry) in &changes.extras {
+            batch.extra(key, entry);
+            counts.add_page(entry);
+        }
+        changes
+            .address_changes(self.options.address_index, |change| batch.index(&change))
+            .map_err(|cause| corrupt("a page that is being written", cause))?;
+        state.counts = state.counts.changed(counts);
         state.counts.records = state.counts.records.saturating_sub(deleted.len() as u64);
         let rolled = rolling.roll(&changes, &pages, state.last())?;
-        let listed_as_due = index_changes.iter().filter_map(|change| match change {
-            IndexChange::Put(IndexEntry::Due(height, _)) => Some(*height),
-            _ => None,
-        });
-        let lowest_due = listed_as_due.min();
-        let mut batch = self.batch(&changes, &encoded, index_changes, &state, undo.as_ref(), &undone)?;
+        let Batch { mut batch, lowest_due, .. } = batch;
+        let undo_column = self.column(Column::Undo)?;
+        for height in undone {
+            batch.delete_cf(undo_column, keys::undo(height));
+        }
+        if let Some(undo) = undo {
+            batch.put_cf(undo_column, keys::undo(undo.block.height), undo.encode());
+        }
+        batch.put_cf(self.column(Column::Meta)?, STATE_KEY, state.encode());
         self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         let records = self.column(Column::Tx)?;
         for (txid, master) in &deleted {
             self.delete_plain(&mut batch, records, *txid, master)?;
         }
-        lowest_due.inspect(|height| self.due_start.writing(*height));
-        // Memory is brought up to date beside the write. If that fails, the store is poisoned: nothing is decided by this memory any more.
-        let (written, ()) = beside(large, || self.write(batch), || self.remember(changes, &deleted, cache));
-        written?;
-        lowest_due.inspect(|_| self.due_start.written());
-        rolling.rolled(rolled);
-        self.publish_utxo_set(rolling);
-        self.published.write().clone_from(&state);
-        *state_before = state;
-        Ok(result)
+        let rolling = rolling.rolled(rolled);
+        Ok((result, Some((batch, Prepared { changes, deleted, state, rolling, lowest_due }))))
     }
 
-    /// Takes over into memory what a change writes.
-    fn remember(&self, changes: Changes, deleted: &[(TxId, MasterPage)], cache: &mut RecordCache) {
+    /// Writes what was prepared, and lets readers know.
+    pub(crate) fn commit(&self, batch: WriteBatch, prepared: &Prepared) -> Result<(), StoreError> {
+        prepared.lowest_due.inspect(|height| self.due_start.writing(*height));
+        self.write(batch)?;
+        prepared.lowest_due.inspect(|_| self.due_start.written());
+        self.publish_utxo_set(&prepared.rolling);
+        self.published.write().clone_from(&prepared.state);
+        Ok(())
+    }
+
+    /// The writer goes on from what is written, and those who look at records are told. Only now: whoever began to look between the
+    /// telling and the write would see what was, and never hear that it changed.
+    pub(crate) fn make_current(&self, writer: &mut Writer, written: &Prepared) {
+        let Prepared { changes, deleted, state, rolling, .. } = written;
+        let deleted = deleted.iter().map(|(txid, _)| *txid);
+        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted));
+        writer.state.clone_from(state);
+        writer.rolling.clone_from(rolling);
+    }
+
+    /// Takes over into the caches what is being written.
+    pub(crate) fn remember(&self, prepared: &Prepared, cache: &RecordCache) {
+        let Prepared { changes, deleted, .. } = prepared;
         let mined_at = |page: &Option<Arc<MasterPage>>| page.as_ref().and_then(|page| page.head.mined_at());
         let mut mined = self.mined.write();
         for (txid, entry) in &changes.masters {
@@ -166,14 +229,12 @@ impl Engine {
         }
         deleted.iter().for_each(|(txid, master)| mined.note(*txid, master.head.mined_at(), None));
         drop(mined);
-        let deleted = deleted.iter().map(|(txid, _)| *txid);
-        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted));
         // What was deleted as a whole had nothing left to spend, so it is not in the cache.
-        for (txid, entry) in changes.masters {
+        for (txid, entry) in &changes.masters {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
-            match entry.now.filter(|page| page.open_slots() > 0) {
-                Some(page) => cache.put(txid, page),
-                None => cache.remove(&txid),
+            match entry.now.as_ref().filter(|page| page.open_slots() > 0) {
+                Some(page) => cache.put(*txid, Arc::clone(page)),
+                None => cache.remove(txid),
             }
         }
     }
@@ -197,58 +258,5 @@ impl Engine {
             Ok::<_, StoreError>((done, failed))
         })?;
         if failed.is_empty() { Ok(done) } else { Err(BatchError::Items { failed, total: items.len() }) }
-    }
-
-    /// One batch with everything a change writes.
-    fn batch(
-        &self,
-        changes: &Changes,
-        encoded: &Encoded,
-        index_changes: Vec<IndexChange>,
-        state: &State,
-        undo: Option<&Undo>,
-        undone: &[Height],
-    ) -> Result<WriteBatch, StoreError> {
-        let mut batch = WriteBatch::with_capacity_bytes(2 * encoded.bytes.len());
-        let records = self.column(Column::Tx)?;
-        for ((txid, entry), page) in changes.masters.iter().zip(encoded.pages()) {
-            match entry.now {
-                Some(_) => batch.put_cf(records, txid.0, page),
-                None => batch.delete_cf(records, txid.0),
-            }
-        }
-        for ((txid, number), entry) in &changes.extras {
-            let key = keys::page(txid, *number);
-            match &entry.now {
-                Some(page) => batch.put_cf(records, key, page.encode()),
-                None => batch.delete_cf(records, key),
-            }
-        }
-        let columns =
-            [Column::Due, Column::Pending, Column::Address].map(|column| (column, self.column(column)));
-        for change in index_changes {
-            let (IndexChange::Put(entry) | IndexChange::Delete(entry)) = change;
-            let mut result = Ok(());
-            keys::index(&entry, |column, key| {
-                match columns.iter().find(|(known, _)| *known == column).map(|(_, family)| family) {
-                    Some(Ok(family)) if matches!(change, IndexChange::Put(_)) => {
-                        batch.put_cf(*family, key, [])
-                    }
-                    Some(Ok(family)) => batch.delete_cf(*family, key),
-                    Some(Err(error)) => result = Err(error.clone()),
-                    None => {}
-                }
-            });
-            result?;
-        }
-        let undo_column = self.column(Column::Undo)?;
-        for height in undone {
-            batch.delete_cf(undo_column, keys::undo(*height));
-        }
-        if let Some(undo) = undo {
-            batch.put_cf(undo_column, keys::undo(undo.block.height), undo.encode());
-        }
-        batch.put_cf(self.column(Column::Meta)?, STATE_KEY, state.encode());
-        Ok(batch)
     }
 }

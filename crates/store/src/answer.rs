@@ -6,6 +6,8 @@ use bytes::Bytes;
 use sapwood_rules::Verdict;
 use sapwood_types::{BlockMark, External, Height, MinedIn, OutPoint, Output, Slot, TxId};
 
+use crate::ApplyError;
+
 /// Where a listing goes on. Opaque to callers, stable while the store changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub Bytes);
@@ -86,6 +88,15 @@ pub struct Applied {
     pub mined: usize,
     /// Unmined transactions that lost against the block, with their descendants.
     pub conflicting: Vec<TxId>,
+}
+
+/// What came of blocks that were to be applied one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedBlocks {
+    /// Those that are applied, in order.
+    pub applied: Vec<Applied>,
+    /// Why the one after them is not. Nothing if all are applied.
+    pub refused: Option<ApplyError>,
 }
 
 /// Blocks were taken back.

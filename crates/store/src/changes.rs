@@ -63,6 +63,18 @@ pub fn record_entries(txid: TxId, master: &MasterPage) -> [Option<IndexEntry>; 3
     [due, unmined, preserved]
 }
 
+/// The entries that come and go in the due, unmined and preservation index when a first page changes.
+pub fn record_changes(txid: TxId, entry: &Entry<MasterPage>, mut change: impl FnMut(IndexChange)) {
+    let entries =
+        |page: &Option<Arc<MasterPage>>| page.as_ref().map_or([None; 3], |page| record_entries(txid, page));
+    for (before, now) in entries(&entry.before).into_iter().zip(entries(&entry.now)) {
+        if before != now {
+            before.map(IndexChange::Delete).map(&mut change);
+            now.map(IndexChange::Put).map(&mut change);
+        }
+    }
+}
+
 /// Whether an output in this state is listed under its address.
 pub fn is_listed(slot: &Slot) -> bool {
     matches!(slot, Slot::Unspent | Slot::Frozen)
@@ -114,7 +126,7 @@ fn page_address_changes(
     before: Option<(Listing, &OutputPage)>,
     now: Option<(Listing, &OutputPage)>,
     indexing: AddressIndexing,
-    changes: &mut Vec<IndexChange>,
+    mut change: impl FnMut(IndexChange),
 ) -> Result<(), DecodeError> {
     let same = match (before, now) {
         (Some((listing_before, before)), Some((listing_now, now))) => {
@@ -127,11 +139,11 @@ fn page_address_changes(
     };
     let stays = |place: usize| same && listed(before, place) && listed(now, place);
     if let Some(side) = before {
-        let delete = |entry| changes.push(IndexChange::Delete(entry));
+        let delete = |entry| change(IndexChange::Delete(entry));
         address_entries(txid, number, side, indexing, |place| !stays(place), delete)?;
     }
     if let Some(side) = now {
-        let put = |entry| changes.push(IndexChange::Put(entry));
+        let put = |entry| change(IndexChange::Put(entry));
         address_entries(txid, number, side, indexing, |place| !stays(place), put)?;
     }
     Ok(())
@@ -143,55 +155,40 @@ impl Changes {
         self.masters.is_empty() && self.extras.is_empty()
     }
 
-    /// The entries that come and go in all indexes, and how the counts change.
-    pub fn consequences(
-        &self,
-        indexing: AddressIndexing,
-    ) -> Result<(Vec<IndexChange>, CountChanges), DecodeError> {
-        let mut changes = Vec::with_capacity(self.masters.len());
-        let mut counts = CountChanges::default();
-        for (txid, entry) in &self.masters {
-            counts.add_record(entry.before.as_deref(), -1);
-            counts.add_record(entry.now.as_deref(), 1);
-            let entries = |page: &Option<Arc<MasterPage>>| {
-                page.as_ref().map_or([None; 3], |page| record_entries(*txid, page))
-            };
-            for (before, now) in entries(&entry.before).into_iter().zip(entries(&entry.now)) {
-                if before != now {
-                    changes.extend(before.map(IndexChange::Delete));
-                    changes.extend(now.map(IndexChange::Put));
-                }
-            }
-        }
-        for (_, entry) in &self.extras {
-            counts.add_page(entry.before.as_deref(), -1);
-            counts.add_page(entry.now.as_deref(), 1);
-        }
-        if indexing.address || indexing.credential {
-            self.address_changes(indexing, &mut changes)?;
-        }
-        Ok((changes, counts))
+    /// What becomes of a first page, if it changes.
+    pub fn master(&self, txid: &TxId) -> Option<&Entry<MasterPage>> {
+        let at = self.masters.binary_search_by_key(txid, |(txid, _)| *txid).ok()?;
+        Some(&self.masters[at].1)
     }
 
-    fn address_changes(
+    /// What becomes of a further page, if it changes.
+    pub fn extra(&self, key: &PageKey) -> Option<&Entry<OutputPage>> {
+        let at = self.extras.binary_search_by_key(key, |(key, _)| *key).ok()?;
+        Some(&self.extras[at].1)
+    }
+
+    /// The entries that come and go in the address indexes.
+    pub fn address_changes(
         &self,
         indexing: AddressIndexing,
-        changes: &mut Vec<IndexChange>,
+        mut change: impl FnMut(IndexChange),
     ) -> Result<(), DecodeError> {
+        if !indexing.address && !indexing.credential {
+            return Ok(());
+        }
         for (txid, entry) in &self.masters {
             let before = entry.before.as_deref().map(|master| (listing(master), &master.page));
             let now = entry.now.as_deref().map(|master| (listing(master), &master.page));
-            page_address_changes(*txid, 0, before, now, indexing, changes)?;
+            page_address_changes(*txid, 0, before, now, indexing, &mut change)?;
         }
         for ((txid, number), entry) in &self.extras {
             // Whoever changes a further page changes the first one too, for its summary; and whoever changes what decides
             // the listing (conflicting or not) has loaded all pages.
-            let Ok(at) = self.masters.binary_search_by_key(txid, |(txid, _)| *txid) else { continue };
-            let master = &self.masters[at].1;
+            let Some(master) = self.master(txid) else { continue };
             let before = entry.before.as_deref().zip(master.before.as_deref());
             let now = entry.now.as_deref().zip(master.now.as_deref());
             let side = |(page, master)| (listing(master), page);
-            page_address_changes(*txid, *number, before.map(side), now.map(side), indexing, changes)?;
+            page_address_changes(*txid, *number, before.map(side), now.map(side), indexing, &mut change)?;
         }
         Ok(())
     }
@@ -209,17 +206,25 @@ pub struct CountChanges {
 }
 
 impl CountChanges {
-    fn add_record(&mut self, master: Option<&MasterPage>, sign: i64) {
-        let Some(master) = master else { return };
-        self.records += sign;
-        self.unmined += sign * i64::from(master.head.mined_at().is_none());
-        self.add_page(Some(&master.page), sign);
+    /// A first page changes.
+    pub fn add_record(&mut self, entry: &Entry<MasterPage>) {
+        for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
+            let Some(master) = page else { continue };
+            self.records += sign;
+            self.unmined += sign * i64::from(master.head.mined_at().is_none());
+            self.unspent += sign * unspent(&master.page);
+        }
     }
 
-    fn add_page(&mut self, page: Option<&OutputPage>, sign: i64) {
-        let slots = page.map_or(&[][..], |page| &page.slots);
-        self.unspent += sign * slots.iter().filter(|slot| is_listed(slot)).count() as i64;
+    /// A further page changes.
+    pub fn add_page(&mut self, entry: &Entry<OutputPage>) {
+        let count = |page: &Option<Arc<OutputPage>>| page.as_ref().map_or(0, |page| unspent(page));
+        self.unspent += count(&entry.now) - count(&entry.before);
     }
+}
+
+fn unspent(page: &OutputPage) -> i64 {
+    page.slots.iter().filter(|slot| is_listed(slot)).count() as i64
 }
 
 impl Counts {

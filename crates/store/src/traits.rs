@@ -146,6 +146,23 @@ pub trait StoreWrite: Send + Sync {
     /// Applies a block: all or nothing. It must be the one after the last applied block; the first one may have any height.
     async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError>;
 
+    /// Applies blocks one after the other, up to the first that is refused: each all or nothing, each a write of its own. When the
+    /// call returns, those applied are as safe as if each had been waited for. For catching up: a store may work on a block while the
+    /// one before it is being written.
+    async fn apply_blocks(&self, blocks: Vec<(Arc<Block>, ApplyOptions)>) -> AppliedBlocks {
+        let mut done = AppliedBlocks::default();
+        for (block, options) in blocks {
+            match self.apply_block(block, options).await {
+                Ok(applied) => done.applied.push(applied),
+                Err(error) => {
+                    done.refused = Some(error);
+                    break;
+                }
+            }
+        }
+        done
+    }
+
     /// Takes back all blocks above a height: all or nothing. The block there must have the given hash. With no target,
     /// takes back everything to before the first block.
     async fn roll_back(

@@ -27,6 +27,11 @@ pub type PageKey = (TxId, u32);
 
 /// Where pages come from.
 pub trait PageSource {
+    /// A first page, or that there is none, if that can be told without reading. What can is never asked of
+    /// [`masters`](Self::masters).
+    fn at_hand(&self, _txid: &TxId) -> Option<Option<Arc<MasterPage>>> {
+        None
+    }
     /// First pages, in the order asked for.
     fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError>;
     /// Further pages, in the order asked for.
@@ -95,15 +100,29 @@ impl<'a> WorkingSet<'a> {
 
     /// Reads the first pages of these transactions in one go.
     pub fn load(&mut self, txids: impl IntoIterator<Item = TxId>) -> Result<(), StoreError> {
-        let mut wanted: Vec<TxId> =
-            txids.into_iter().filter(|txid| !self.masters.contains_key(txid)).collect();
+        let mut wanted = Vec::new();
+        for txid in txids {
+            if let hash_map::Entry::Vacant(place) = self.masters.entry(txid) {
+                match self.source.at_hand(&txid) {
+                    Some(page) => _ = place.insert(Entry::read(page)),
+                    None => wanted.push(txid),
+                }
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
         // Engines read sorted keys faster, and a fixed order makes runs repeatable.
         wanted.sort_unstable();
         wanted.dedup();
         let pages = self.source.masters(&wanted)?;
-        self.masters.reserve(wanted.len());
         self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
         Ok(())
+    }
+
+    /// Makes room for so many first pages.
+    pub fn reserve(&mut self, masters: usize) {
+        self.masters.reserve(masters);
     }
 
     /// Reads all further pages of these transactions in one go.
@@ -267,10 +286,13 @@ impl<'a> WorkingSet<'a> {
                 Err(error) => Ok(Err(error)),
             };
         }
-        if !self.masters.contains_key(&outpoint.txid) {
-            self.load([outpoint.txid])?;
-        }
-        let Some(entry) = self.masters.get_mut(&outpoint.txid) else { return Ok(decide(None).map(|_| ())) };
+        let entry = match self.masters.get_mut(&outpoint.txid) {
+            Some(entry) => entry,
+            None => {
+                self.load([outpoint.txid])?;
+                self.masters.entry(outpoint.txid).or_insert(Entry { before: None, now: None })
+            }
+        };
         let place = outpoint.place();
         let seen = entry.now.as_deref().map(|master| (&master.head, master.page.slots.get(place)));
         let slot = match decide(seen) {

@@ -44,6 +44,7 @@ pub type Slots = SmallVec<[Slot; 2]>;
 
 /// Up to [`PAGE_SIZE`] outputs and their state: all there is on a further page, and the last part of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct OutputPage {
     /// The state of the outputs.
     pub slots: Slots,
@@ -51,17 +52,18 @@ pub struct OutputPage {
     pub outputs: Bytes,
 }
 
-/// The first page of a transaction.
+/// The first page of a transaction. In this order in memory, see [`TxHead`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct MasterPage {
+    /// Its first outputs.
+    pub page: OutputPage,
     /// The state of the whole transaction.
     pub head: TxHead,
     /// What is known of the further pages.
     pub summaries: Vec<PageSummary>,
     /// [`TxBody`], encoded.
     pub body: Bytes,
-    /// Its first outputs.
-    pub page: OutputPage,
 }
 
 mod flag {

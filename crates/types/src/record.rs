@@ -57,8 +57,18 @@ pub struct Reassignment {
 }
 
 /// The changing state of a stored transaction.
+///
+/// In this order in memory: what a spender asks comes first, so that it lies together. A block looks at thousands of records that
+/// lie anywhere, and waits for memory most of the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct TxHead {
+    /// The blocks it is mined in.
+    pub blocks: Blocks,
+    /// The first height at which a coinbase's outputs may be spent.
+    pub spending_height: Option<Height>,
+    /// Since when it is known to lose against another transaction.
+    pub conflicting_since: Option<Height>,
     /// Whether it mints coins.
     pub coinbase: bool,
     /// Whether its outputs are locked until block assembly accepts it or a block mines it.
@@ -67,27 +77,21 @@ pub struct TxHead {
     pub creating: bool,
     /// Where its body lives, if not here.
     pub external: Option<External>,
+    /// How many outputs it has, on all pages.
+    pub output_count: u32,
+    /// Changes of ownership of its outputs, oldest first.
+    pub reassignments: Vec<Reassignment>,
     /// The height at which the record was made. It never changes, so address pages ordered by it are stable.
     pub created_height: Height,
-    /// When the record was made, in milliseconds since 1970; given by the caller.
-    pub created_at: u64,
     /// The first height at which it was known to be unmined. It is kept through mining and reorganisations: stamping it
     /// anew would restart the clock that protects its parents.
     pub first_unmined: Option<Height>,
-    /// Since when it is known to lose against another transaction.
-    pub conflicting_since: Option<Height>,
     /// Up to which height it must not be deleted.
     pub preserve_until: Option<Height>,
-    /// The first height at which a coinbase's outputs may be spent.
-    pub spending_height: Option<Height>,
-    /// The blocks it is mined in.
-    pub blocks: Blocks,
+    /// When the record was made, in milliseconds since 1970; given by the caller.
+    pub created_at: u64,
     /// Transactions that would have spent its outputs and lost.
     pub conflicting_children: Vec<TxId>,
-    /// Changes of ownership of its outputs, oldest first.
-    pub reassignments: Vec<Reassignment>,
-    /// How many outputs it has, on all pages.
-    pub output_count: u32,
 }
 
 impl TxHead {

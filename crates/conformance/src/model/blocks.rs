@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
 use sapwood_store::{
-    Applied, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError, RollbackMode, RolledBack,
-    error::TxProblem,
+    Applied, AppliedBlocks, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError,
+    RollbackMode, RolledBack, error::TxProblem,
 };
 use sapwood_types::{
     Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxId, TxRecord,
@@ -39,6 +39,21 @@ impl Model {
     /// Applies a block: all or nothing.
     pub fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
         self.attempt(|model| model.apply(block, options))
+    }
+
+    /// Applies blocks up to the first that is refused.
+    pub fn apply_blocks(&mut self, blocks: &[(Arc<Block>, ApplyOptions)]) -> AppliedBlocks {
+        let mut done = AppliedBlocks::default();
+        for (block, options) in blocks {
+            match self.apply_block(block, *options) {
+                Ok(applied) => done.applied.push(applied),
+                Err(error) => {
+                    done.refused = Some(error);
+                    break;
+                }
+            }
+        }
+        done
     }
 
     fn apply(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {

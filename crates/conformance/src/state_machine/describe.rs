@@ -1,6 +1,7 @@
 //! Operations in few words, for the trace of a failing sequence.
 
-use sapwood_types::{Output, Tx};
+use sapwood_store::ApplyOptions;
+use sapwood_types::{Block, Output, Tx};
 
 use super::op::Op;
 
@@ -43,10 +44,11 @@ pub fn op(op: &Op) -> String {
             let items = batch.iter().map(|it| format!("{} by {}", it.outpoint, it.spender));
             format!("unspend {}", items.collect::<Vec<_>>().join(", "))
         }
-        Op::ApplyBlock { block, options } => {
-            let txs: Vec<String> = block.txs.iter().map(tx).collect();
-            let (height, hash, parent) = (block.height, block.hash, block.parent);
-            format!("apply block {hash} at {height} on {parent}, {options:?}: {}", txs.join("; "))
+        Op::ApplyBlock { block, options } => format!("apply {}", described(block, options)),
+        Op::ApplyBlocks { blocks } => {
+            let blocks: Vec<String> =
+                blocks.iter().map(|(block, options)| described(block, options)).collect();
+            format!("apply in a row {}", blocks.join(" / "))
         }
         Op::DeleteDue { request } => {
             let context = &request.context;
@@ -58,6 +60,12 @@ pub fn op(op: &Op) -> String {
         }
         other => format!("{other:?}"),
     }
+}
+
+fn described(block: &Block, options: &ApplyOptions) -> String {
+    let txs: Vec<String> = block.txs.iter().map(tx).collect();
+    let (height, hash, parent) = (block.height, block.hash, block.parent);
+    format!("block {hash} at {height} on {parent}, {options:?}: {}", txs.join("; "))
 }
 
 fn tx(tx: &Tx) -> String {

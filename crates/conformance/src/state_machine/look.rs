@@ -26,13 +26,12 @@ impl Known {
     /// Takes note of what a step mentions.
     pub fn note(&mut self, plan: &Plan, op: &Op) {
         plan.txs().into_iter().for_each(|tx| self.note_tx(tx));
-        if let Plan::Block { salt, .. } = plan {
-            self.names.insert(block_hash(*salt).to_string(), format!("b{salt}"));
+        for salt in plan.salts() {
+            self.names.insert(block_hash(salt).to_string(), format!("b{salt}"));
         }
         match op {
-            Op::ApplyBlock { block, .. } => {
-                self.heights.extend([block.height, block.height.minus(1), block.height.next()]);
-            }
+            Op::ApplyBlock { block, .. } => self.note_height(block.height),
+            Op::ApplyBlocks { blocks } => blocks.iter().for_each(|(block, _)| self.note_height(block.height)),
             Op::Reassign { batch, .. } => {
                 for request in batch {
                     let script = AddressHash::of_script(&request.script);
@@ -42,6 +41,10 @@ impl Known {
             }
             _ => {}
         }
+    }
+
+    fn note_height(&mut self, height: Height) {
+        self.heights.extend([height, height.minus(1), height.next()]);
     }
 
     fn note_tx(&mut self, tx: &Tx) {

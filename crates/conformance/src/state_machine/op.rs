@@ -41,6 +41,8 @@ pub enum Plan {
         /// How to apply it.
         options: ApplyOptions,
     },
+    /// Blocks in a row, each of them a [`Plan::Block`].
+    Run(Vec<Plan>),
     /// A rollback by so many blocks.
     Back {
         /// How many. With more than there are, the target is below the first block.
@@ -82,8 +84,10 @@ pub enum Op {
     Reassign { batch: Vec<Reassign>, height: Height },
     Preserve { txids: Vec<TxId>, until: Height },
     ExpirePreservations { height: Height, limit: usize },
+    EndPreservations { preserved: Vec<(TxId, Height)> },
     Delete { txids: Vec<TxId> },
     ApplyBlock { block: Arc<Block>, options: ApplyOptions },
+    ApplyBlocks { blocks: Vec<(Arc<Block>, ApplyOptions)> },
     RollBack { target: Option<(Height, BlockHash)>, mode: RollbackMode },
     SetPolicy { policy: Policy },
     DeleteDue { request: DeleteDue },
@@ -115,6 +119,18 @@ impl Plan {
                 let block = Block { height, hash: block_hash(*salt), parent, time: *time, txs: txs.clone() };
                 Op::ApplyBlock { block: Arc::new(block), options: *options }
             }
+            Plan::Run(plans) => {
+                let mut after = model.clone();
+                let mut blocks = Vec::new();
+                for plan in plans {
+                    let op = plan.resolve(&after);
+                    op.on_model(&mut after);
+                    if let Op::ApplyBlock { block, options } = op {
+                        blocks.push((block, options));
+                    }
+                }
+                Op::ApplyBlocks { blocks }
+            }
             Plan::Back { blocks, right_hash, mode } => {
                 let target = last.map(|last| {
                     let height = last.height.minus(*blocks);
@@ -134,6 +150,16 @@ impl Plan {
         match self {
             Plan::Fixed(Op::Create { batch, .. }) => batch.iter().map(|request| &request.tx).collect(),
             Plan::Block { txs, .. } => txs.iter().collect(),
+            Plan::Run(plans) => plans.iter().flat_map(Plan::txs).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The blocks among what it does, by what makes their hashes.
+    pub fn salts(&self) -> Vec<u32> {
+        match self {
+            Plan::Block { salt, .. } => vec![*salt],
+            Plan::Run(plans) => plans.iter().flat_map(Plan::salts).collect(),
             _ => Vec::new(),
         }
     }
@@ -147,13 +173,25 @@ impl Plan {
             plan.remove(place);
             plan
         };
-        if items < least { Vec::new() } else { (0..items).map(without).collect() }
+        let mut smaller: Vec<Plan> =
+            if items < least { Vec::new() } else { (0..items).map(without).collect() };
+        if let Plan::Run(plans) = self {
+            for (place, plan) in plans.iter().enumerate() {
+                smaller.extend(plan.smaller().into_iter().map(|plan| {
+                    let mut plans = plans.clone();
+                    plans[place] = plan;
+                    Plan::Run(plans)
+                }));
+            }
+        }
+        smaller
     }
 
     /// How many items it has.
     pub fn items(&self) -> usize {
         match self {
             Plan::Block { txs, .. } => txs.len(),
+            Plan::Run(plans) => plans.len(),
             Plan::Back { .. } => 0,
             Plan::Fixed(op) => match op {
                 Op::Create { batch, .. } => batch.len(),
@@ -163,6 +201,7 @@ impl Plan {
                 Op::Freeze { outpoints } | Op::Unfreeze { outpoints } => outpoints.len(),
                 Op::DeleteDue { request } => request.txids.len(),
                 Op::ResolveConflicts { winners, .. } => winners.len(),
+                Op::EndPreservations { preserved } => preserved.len(),
                 Op::SetMined { txids, .. }
                 | Op::MarkOnLongestChain { txids, .. }
                 | Op::SetConflicting { txids, .. }
@@ -171,6 +210,7 @@ impl Plan {
                 | Op::Delete { txids } => txids.len(),
                 Op::ExpirePreservations { .. }
                 | Op::ApplyBlock { .. }
+                | Op::ApplyBlocks { .. }
                 | Op::RollBack { .. }
                 | Op::SetPolicy { .. }
                 | Op::PruneUndo { .. } => 0,
@@ -181,6 +221,7 @@ impl Plan {
     fn remove(&mut self, place: usize) {
         match self {
             Plan::Block { txs, .. } => drop(txs.remove(place)),
+            Plan::Run(plans) => drop(plans.remove(place)),
             Plan::Back { .. } => {}
             Plan::Fixed(op) => match op {
                 Op::Create { batch, .. } => drop(batch.remove(place)),
@@ -190,6 +231,7 @@ impl Plan {
                 Op::Freeze { outpoints } | Op::Unfreeze { outpoints } => _ = outpoints.remove(place),
                 Op::DeleteDue { request } => _ = request.txids.remove(place),
                 Op::ResolveConflicts { winners, .. } => _ = winners.remove(place),
+                Op::EndPreservations { preserved } => _ = preserved.remove(place),
                 Op::SetMined { txids, .. }
                 | Op::MarkOnLongestChain { txids, .. }
                 | Op::SetConflicting { txids, .. }
@@ -198,6 +240,7 @@ impl Plan {
                 | Op::Delete { txids } => _ = txids.remove(place),
                 Op::ExpirePreservations { .. }
                 | Op::ApplyBlock { .. }
+                | Op::ApplyBlocks { .. }
                 | Op::RollBack { .. }
                 | Op::SetPolicy { .. }
                 | Op::PruneUndo { .. } => {}
@@ -226,8 +269,10 @@ impl Op {
             Op::Reassign { .. } => "reassign",
             Op::Preserve { .. } => "preserve",
             Op::ExpirePreservations { .. } => "expire_preservations",
+            Op::EndPreservations { .. } => "end_preservations",
             Op::Delete { .. } => "delete",
             Op::ApplyBlock { .. } => "apply_block",
+            Op::ApplyBlocks { .. } => "apply_blocks",
             Op::RollBack { mode: RollbackMode::Node, .. } => "roll_back (node)",
             Op::RollBack { .. } => "roll_back (follower)",
             Op::SetPolicy { .. } => "set_policy",
@@ -260,8 +305,12 @@ impl Op {
             Op::ExpirePreservations { height, limit } => {
                 Outcome::Count(Ok(model.expire_preservations(height, limit) as u64))
             }
+            Op::EndPreservations { preserved } => {
+                Outcome::Count(Ok(model.end_preservations(&preserved) as u64))
+            }
             Op::Delete { txids } => Outcome::Delete(model.delete(txids)),
             Op::ApplyBlock { block, options } => Outcome::Apply(model.apply_block(&block, options)),
+            Op::ApplyBlocks { blocks } => Outcome::ApplyRun(model.apply_blocks(&blocks)),
             Op::RollBack { target, mode } => Outcome::roll_back(model.roll_back(target, mode)),
             Op::SetPolicy { policy } => Outcome::Policy(model.set_policy(policy).is_ok()),
             Op::DeleteDue { request } => Outcome::deleted(Ok(model.delete_due(&request))),
@@ -295,8 +344,12 @@ impl Op {
             Op::ExpirePreservations { height, limit } => {
                 Outcome::Count(store.expire_preservations(height, limit).await.map(|count| count as u64))
             }
+            Op::EndPreservations { preserved } => {
+                Outcome::Count(store.end_preservations(preserved).await.map(|count| count as u64))
+            }
             Op::Delete { txids } => Outcome::Delete(store.delete(txids).await),
             Op::ApplyBlock { block, options } => Outcome::Apply(store.apply_block(block, options).await),
+            Op::ApplyBlocks { blocks } => Outcome::ApplyRun(store.apply_blocks(blocks).await),
             Op::RollBack { target, mode } => Outcome::roll_back(store.roll_back(target, mode).await),
             // How an unsafe policy is described is the store's affair.
             Op::SetPolicy { policy } => match store.set_policy(policy).await {

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use sapwood_store::{
-    Applied, ApplyError, BatchError, BatchResult, ConflictError, CreateError, DeleteError, FreezeError,
-    InputRefusal, Judged, MineError, PreserveError, ReassignError, RollbackError, RolledBack, SpendError,
-    StoreError, UnspendError, error::TxProblem,
+    Applied, AppliedBlocks, ApplyError, BatchError, BatchResult, ConflictError, CreateError, DeleteError,
+    FreezeError, InputRefusal, Judged, MineError, PreserveError, ReassignError, RollbackError, RolledBack,
+    SpendError, StoreError, UnspendError, error::TxProblem,
 };
 use sapwood_types::TxId;
 
@@ -26,6 +26,7 @@ pub enum Outcome {
     Preserve(BatchResult<usize, PreserveError>),
     Delete(BatchResult<(), DeleteError>),
     Apply(Result<Applied, ApplyError>),
+    ApplyRun(AppliedBlocks),
     RollBack(Result<RolledBack, RollbackError>),
     Policy(bool),
     Judged(Result<Vec<Judged>, StoreError>),
@@ -78,6 +79,10 @@ impl Outcome {
             Outcome::Apply(result) => match result {
                 Ok(applied) if !applied.conflicting.is_empty() => vec!["ok, with losers".into()],
                 result => single(result, of_apply),
+            },
+            Outcome::ApplyRun(run) => match &run.refused {
+                None => vec![OK.into()],
+                Some(error) => vec![format!("after {}: {}", run.applied.len(), of_apply(error))],
             },
             Outcome::RollBack(result) => match result {
                 Ok(done) if done.last.is_none() => vec!["ok, to before the first block".into()],

@@ -191,6 +191,12 @@ macro_rules! conformance_cases {
                 undo_records_are_dropped_only_below_the_floor,
                 a_block_of_a_thousand,
             }
+            runs {
+                blocks_in_a_row_do_what_they_do_one_by_one,
+                a_row_ends_before_the_first_bad_block,
+                a_row_sees_what_the_block_before_spent,
+                a_row_begins_where_the_chain_ends,
+            }
             refused_blocks {
                 only_the_next_height_is_next,
                 an_applied_block_is_not_applied_again,

@@ -25,6 +25,7 @@ pub mod prune;
 pub mod refused_blocks;
 pub mod reorg;
 pub mod rollback;
+pub mod runs;
 pub mod spend;
 pub mod timelines;
 pub mod unmined;

@@ -8,8 +8,8 @@ use std::sync::{
 use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
 use sapwood_rules::{PruneContext, safe_height};
 use sapwood_store::{
-    ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, MineRequest, RollbackError,
-    RollbackMode, StoreError,
+    AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, MineRequest,
+    RollbackError, RollbackMode, StoreError,
 };
 use sapwood_store_embedded::Faults;
 use sapwood_types::{Block, BlockHash, Height, MinedIn};
@@ -55,11 +55,13 @@ pub(crate) fn store_error(outcome: &Outcome) -> Option<&StoreError> {
         Outcome::Delete(result) => batch(result),
         Outcome::Resolve(Err(ConflictError::Store(error)))
         | Outcome::Apply(Err(ApplyError::Store(error)))
+        | Outcome::ApplyRun(AppliedBlocks { refused: Some(ApplyError::Store(error)), .. })
         | Outcome::RollBack(Err(RollbackError::Store(error)))
         | Outcome::Judged(Err(error))
         | Outcome::Count(Err(error)) => Some(error),
         Outcome::Resolve(_)
         | Outcome::Apply(_)
+        | Outcome::ApplyRun(_)
         | Outcome::RollBack(_)
         | Outcome::Judged(_)
         | Outcome::Count(_)
@@ -87,8 +89,10 @@ pub(crate) fn every_write() -> Vec<Op> {
         Op::Reassign { batch: vec![], height },
         Op::Preserve { txids: vec![], until: height },
         Op::ExpirePreservations { height, limit: 1 },
+        Op::EndPreservations { preserved: vec![] },
         Op::Delete { txids: vec![] },
-        Op::ApplyBlock { block: Arc::new(block), options: ApplyOptions::default() },
+        Op::ApplyBlock { block: Arc::new(block.clone()), options: ApplyOptions::default() },
+        Op::ApplyBlocks { blocks: vec![(Arc::new(block), ApplyOptions::default())] },
         Op::RollBack { target: None, mode: RollbackMode::Node },
         Op::DeleteDue {
             request: DeleteDue {

@@ -20,7 +20,7 @@ use super::{
     options,
     timeline::{Timeline, Workload},
     verify,
-    worker::{DONE, OPENING, Orders},
+    worker::{DONE, OPENING, Orders, UNDER_WAY},
 };
 
 /// The named points at which a worker can be made to end itself.
@@ -183,9 +183,10 @@ impl Life {
         };
         let mut command = orders.command(self.worker);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let acknowledged = Watched::new(child, self.at).kill(kill)?;
+        let heard = Watched::new(child, self.at).kill(kill)?;
+        let acknowledged = heard.acknowledged;
         let (digest, took) = self.reopen()?;
-        let found = self.find(digest, acknowledged, kill)?;
+        let found = self.find(digest, heard, kill)?;
         *tally.kills.entry(kill.name()).or_default() += 1;
         tally.operations += acknowledged - self.at;
         tally.under_way_done += u64::from(found > acknowledged);
@@ -211,16 +212,17 @@ impl Life {
     }
 
     /// The number of operations after which the model looks like the store.
-    fn find(&mut self, digest: [u8; 32], acknowledged: u64, kill: &Kill) -> Result<u64, String> {
-        let (last, next) = (acknowledged, acknowledged + 1);
-        let allowed = match (self.durability, kill) {
+    fn find(&mut self, digest: [u8; 32], heard: Heard, kill: &Kill) -> Result<u64, String> {
+        let (last, next) = (heard.acknowledged, heard.under_way.max(heard.acknowledged + 1));
+        let mut allowed: Vec<u64> = match (self.durability, kill) {
             // What a clean stop has written before is there whatever happens.
-            (Durability::CleanStopOnly, _) => (self.at..=next).rev().collect(),
-            (_, Kill::At { point: "before-write" | "prune-judged", .. }) => vec![last],
+            (Durability::CleanStopOnly, _) => (self.at..=next).collect(),
+            (_, Kill::At { point: "before-write" | "prune-judged", .. }) => (last..next).collect(),
             // The first write of all is not an operation's.
-            (_, Kill::At { point: "after-write", .. }) if last > 0 => vec![next],
-            _ => vec![last, next],
+            (_, Kill::At { point: "after-write", .. }) if last > 0 => (last + 1..=next).collect(),
+            _ => (last..=next).collect(),
         };
+        allowed.reverse();
         match allowed.iter().find(|number| self.timeline.digest_at(**number) == digest) {
             Some(number) => Ok(*number),
             None => {
@@ -236,11 +238,19 @@ impl Life {
     }
 }
 
+/// What a worker said of its operations.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    acknowledged: u64,
+    /// The last operation it began.
+    under_way: u64,
+}
+
 /// A worker that is being listened to.
 struct Watched {
     child: Child,
     lines: Lines<BufReader<ChildStderr>>,
-    acknowledged: u64,
+    heard: Heard,
     /// Everything else it said, for messages.
     other: Vec<String>,
 }
@@ -248,23 +258,25 @@ struct Watched {
 impl Watched {
     fn new(mut child: Child, from: u64) -> Self {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        Watched { child, lines, acknowledged: from, other: Vec::new() }
+        Watched { child, lines, heard: Heard { acknowledged: from, under_way: from }, other: Vec::new() }
     }
 
     /// Hears one line; nothing once it is dead.
     fn hear(&mut self) -> Option<String> {
         let line = self.lines.next()?.unwrap();
-        match line.strip_prefix(DONE) {
-            Some(number) => self.acknowledged = number.parse().unwrap(),
-            None if line == OPENING => {}
-            None => self.other.push(line.clone()),
+        if let Some(number) = line.strip_prefix(DONE) {
+            self.heard.acknowledged = number.parse().unwrap();
+        } else if let Some(number) = line.strip_prefix(UNDER_WAY) {
+            self.heard.under_way = number.parse().unwrap();
+        } else if line != OPENING {
+            self.other.push(line.clone());
         }
         Some(line)
     }
 
-    /// Kills it, and tells up to which operation it has acknowledged.
-    fn kill(mut self, kill: &Kill) -> Result<u64, String> {
-        let from = self.acknowledged;
+    /// Kills it, and tells what it has said.
+    fn kill(mut self, kill: &Kill) -> Result<Heard, String> {
+        let from = self.heard.acknowledged;
         match kill {
             Kill::At { .. } => {}
             Kill::Opening { then } => {
@@ -273,7 +285,7 @@ impl Watched {
                 self.child.kill().unwrap();
             }
             Kill::Working { done, then } => {
-                while self.acknowledged < from + done && self.hear().is_some() {}
+                while self.heard.acknowledged < from + done && self.hear().is_some() {}
                 thread::sleep(*then);
                 self.child.kill().unwrap();
             }
@@ -281,9 +293,9 @@ impl Watched {
         while self.hear().is_some() {}
         let status = self.child.wait().unwrap();
         if status.signal() == Some(9) {
-            return Ok(self.acknowledged);
+            return Ok(self.heard);
         }
-        let (said, last) = (self.other.join("\n"), self.acknowledged);
+        let (said, last) = (self.other.join("\n"), self.heard.acknowledged);
         Err(format!("the worker ended by itself after operation {last} ({status}):\n{said}"))
     }
 }

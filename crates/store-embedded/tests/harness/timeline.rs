@@ -3,7 +3,7 @@
 //! Two processes that know both agree on everything without a word. So the process that is killed and the one that judges
 //! what it left behind need to exchange nothing but numbers.
 
-use std::{fmt, str::FromStr};
+use std::{collections::VecDeque, fmt, str::FromStr};
 
 use sapwood_conformance::{
     model::Model,
@@ -108,6 +108,8 @@ pub(crate) struct Timeline {
     source: Source,
     model: Model,
     at: u64,
+    /// Blocks of a row that are still to come: here each is an operation of its own.
+    row: VecDeque<Op>,
     /// The operation that led here, for messages.
     last: Option<Op>,
     /// The digest at each number that was asked for, so that looking back is cheap.
@@ -119,7 +121,16 @@ impl Timeline {
     pub(crate) fn new(workload: Workload, seed: u64) -> Self {
         let source = Source::new(workload, seed);
         let model = Model::new(source.policy());
-        Timeline { workload, seed, source, model, at: 0, last: None, digests: Vec::new() }
+        Timeline {
+            workload,
+            seed,
+            source,
+            model,
+            at: 0,
+            row: VecDeque::new(),
+            last: None,
+            digests: Vec::new(),
+        }
     }
 
     /// How many operations are done.
@@ -139,11 +150,25 @@ impl Timeline {
 
     /// Does the next operation, and says what must come of it.
     pub(crate) fn step(&mut self) -> (Op, Outcome) {
-        let op = self.source.next(&self.model, self.at);
+        let op = self.next();
         let outcome = op.on_model(&mut self.model);
         self.at += 1;
         self.last = Some(op.clone());
         (op, outcome)
+    }
+
+    fn next(&mut self) -> Op {
+        if let Some(op) = self.row.pop_front() {
+            return op;
+        }
+        match self.source.next(&self.model, self.at) {
+            Op::ApplyBlocks { blocks } => {
+                let single = |(block, options)| Op::ApplyBlock { block, options };
+                self.row.extend(blocks.into_iter().map(single));
+                self.next()
+            }
+            op => op,
+        }
     }
 
     /// Goes to just after operation `number`, forwards or back.

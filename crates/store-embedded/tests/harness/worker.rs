@@ -16,6 +16,7 @@ use std::{
 };
 
 use rustix::process::{Signal, getpid, kill_process};
+use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
 use sapwood_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore, Faults};
 
 use super::{
@@ -27,8 +28,12 @@ const DIRECTORY: &str = "SAPWOOD_WORKER_DIRECTORY";
 const ORDERS: &str = "SAPWOOD_WORKER_ORDERS";
 /// What it says before it opens the store.
 pub(crate) const OPENING: &str = "opening";
+/// What it says before an operation, with its number; of several in a row that of the last.
+pub(crate) const UNDER_WAY: &str = "under way ";
 /// What it says after an operation, with its number.
 pub(crate) const DONE: &str = "done ";
+/// How many blocks are applied in a row at most.
+const LONGEST_ROW: usize = 4;
 /// Longer than any worker is left alive. One that outlives this hangs, and must not hang the tests with it.
 const LIFETIME: Duration = Duration::from_secs(120);
 
@@ -121,16 +126,43 @@ pub(crate) fn work() {
     say(OPENING);
     let store = EmbeddedStore::open(&orders.directory, timeline.policy(), options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut next = None;
     loop {
-        let (op, expected) = timeline.step();
+        let (op, expected, number) = next.take().unwrap_or_else(|| step(&mut timeline));
+        let mut row = vec![op];
+        let mut last = (expected.is_ok(), number);
+        // Blocks that follow one another are applied in a row, up to the first that will be refused.
+        while last.0 && row.len() < LONGEST_ROW && matches!(row[0], Op::ApplyBlock { .. }) {
+            let (op, expected, number) = step(&mut timeline);
+            if !matches!(op, Op::ApplyBlock { .. }) {
+                next = Some((op, expected, number));
+                break;
+            }
+            last = (expected.is_ok(), number);
+            row.push(op);
+        }
+        say(&format!("{UNDER_WAY}{}", last.1));
+        let op = in_a_row(row);
         let outcome = runtime.block_on(op.on_store(&store));
         // Whether the answers are the same in every detail is the state machine's question.
-        let number = timeline.at();
-        assert_eq!(
-            outcome.is_ok(),
-            expected.is_ok(),
-            "{number}: {op:?}\nexpected {expected:?}\ngot {outcome:?}"
-        );
-        say(&format!("{DONE}{number}"));
+        assert_eq!(outcome.is_ok(), last.0, "{}: {op:?}\ngot {outcome:?}", last.1);
+        say(&format!("{DONE}{}", last.1));
     }
+}
+
+fn step(timeline: &mut Timeline) -> (Op, Outcome, u64) {
+    let (op, expected) = timeline.step();
+    (op, expected, timeline.at())
+}
+
+/// One operation for several blocks.
+fn in_a_row(mut ops: Vec<Op>) -> Op {
+    if ops.len() == 1 {
+        return ops.remove(0);
+    }
+    let block = |op| match op {
+        Op::ApplyBlock { block, options } => (block, options),
+        op => panic!("{op:?} is not a block"),
+    };
+    Op::ApplyBlocks { blocks: ops.into_iter().map(block).collect() }
 }

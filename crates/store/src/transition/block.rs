@@ -68,6 +68,7 @@ pub fn apply(
     let made_here: HashSet<TxId, RandomState> = block.txs.iter().map(|tx| tx.txid).collect();
     let spent = block.txs.iter().flat_map(|tx| tx.inputs.iter()).map(|input| input.outpoint);
     let from_outside: Vec<OutPoint> = spent.filter(|outpoint| !made_here.contains(&outpoint.txid)).collect();
+    set.reserve(made_here.len() + from_outside.len());
     set.load(made_here.iter().copied().chain(from_outside.iter().map(|outpoint| outpoint.txid)))?;
     set.load_further_pages(from_outside.into_iter())?;
 

@@ -51,6 +51,20 @@ impl Generator {
         plan(txs)
     }
 
+    /// Blocks in a row, each on the one before. If it is meant to fail, any of them may; what comes after it must not be applied.
+    pub(super) fn run(&mut self, model: &Model, succeed: bool) -> Plan {
+        let length = self.rng.between(2, 4);
+        let bad = self.rng.between(0, length - 1);
+        let mut after = model.clone();
+        let mut plans = Vec::new();
+        for place in 0..length {
+            let plan = self.block(&after, succeed || place != bad);
+            plan.resolve(&after).on_model(&mut after);
+            plans.push(plan);
+        }
+        Plan::Run(plans)
+    }
+
     /// What a block may mint, where that is checked.
     fn subsidy(&mut self) -> Option<u64> {
         self.rng.chance(10).then(|| self.rng.below(1 << 20))

@@ -36,6 +36,7 @@ pub struct Generator {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Block,
+    Run,
     Create,
     Spend,
     Unspend,
@@ -49,6 +50,7 @@ enum Kind {
     Reassign,
     Preserve,
     Expire,
+    EndPreservations,
     Delete,
     RollBack,
     SetPolicy,
@@ -56,8 +58,9 @@ enum Kind {
     PruneUndo,
 }
 
-const KINDS: [(Kind, u32); 19] = [
-    (Kind::Block, 34),
+const KINDS: [(Kind, u32); 21] = [
+    (Kind::Block, 28),
+    (Kind::Run, 6),
     (Kind::Create, 15),
     (Kind::Spend, 6),
     (Kind::Unspend, 4),
@@ -71,6 +74,7 @@ const KINDS: [(Kind, u32); 19] = [
     (Kind::Reassign, 3),
     (Kind::Preserve, 3),
     (Kind::Expire, 3),
+    (Kind::EndPreservations, 2),
     (Kind::Delete, 4),
     (Kind::RollBack, 6),
     (Kind::SetPolicy, 2),
@@ -125,6 +129,9 @@ impl Generator {
         let tip = model.last_applied().map_or(0, |last| last.height.0);
         match op {
             Op::ApplyBlock { .. } if done => self.branch = self.branch.saturating_sub(1),
+            Op::ApplyBlocks { blocks } if done => {
+                self.branch = self.branch.saturating_sub(blocks.len() as u32);
+            }
             Op::RollBack { target: Some((target, _)), .. } if done => {
                 self.branch = tip.saturating_sub(target.0) + 1;
             }
@@ -135,6 +142,7 @@ impl Generator {
     fn make(&mut self, kind: Kind, model: &Model, succeed: bool) -> Plan {
         match kind {
             Kind::Block => self.block(model, succeed),
+            Kind::Run => self.run(model, succeed),
             Kind::RollBack => self.roll_back(model, succeed),
             Kind::Create => Plan::Fixed(self.create(model)),
             Kind::Spend => Plan::Fixed(self.spend(model)),
@@ -149,6 +157,7 @@ impl Generator {
             Kind::Reassign => Plan::Fixed(self.reassign(model)),
             Kind::Preserve => Plan::Fixed(self.preserve(model)),
             Kind::Expire => Plan::Fixed(self.expire(model)),
+            Kind::EndPreservations => Plan::Fixed(self.end_preservations(model)),
             Kind::Delete => Plan::Fixed(self.delete(model)),
             Kind::SetPolicy => Plan::Fixed(self.set_policy(succeed)),
             Kind::DeleteDue => Plan::Fixed(self.delete_due(model)),

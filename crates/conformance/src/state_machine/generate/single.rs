@@ -240,6 +240,17 @@ impl Generator {
         Op::ExpirePreservations { height, limit: self.rng.between(1, 4) as usize }
     }
 
+    /// Mostly preservations that there are, now and then with another height or of something else.
+    pub(super) fn end_preservations(&mut self, model: &Model) -> Op {
+        let txids = self.some(model, 3, |record| record.head.preserve_until.is_some());
+        let until = |txid: &TxId| model.records().get(txid).and_then(|record| record.head.preserve_until);
+        let preserved = |txid: TxId| {
+            let until = until(&txid).unwrap_or(Height(3));
+            (txid, if self.rng.chance(20) { until.next() } else { until })
+        };
+        Op::EndPreservations { preserved: txids.into_iter().map(preserved).collect() }
+    }
+
     pub(super) fn delete(&mut self, model: &Model) -> Op {
         let unused = |record: &TxRecord| {
             let free = |slot: &Slot| matches!(slot, Slot::Unspent | Slot::Unspendable);
