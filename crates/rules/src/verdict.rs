@@ -46,6 +46,13 @@ impl Verdict {
 pub enum KeepReason {
     /// It is not completely written.
     Creating,
+    /// An output was given to another owner. The note of that is kept for ever, and its record with it.
+    Reassigned {
+        /// Which output: the last one to be reassigned.
+        vout: u32,
+        /// At which height.
+        at: Height,
+    },
     /// It is locked.
     Locked,
     /// It is preserved for somebody who may still need it.
@@ -128,6 +135,7 @@ impl KeepReason {
     pub fn label(&self) -> &'static str {
         match self {
             KeepReason::Creating => "creating",
+            KeepReason::Reassigned { .. } => "reassigned",
             KeepReason::Locked => "locked",
             KeepReason::Preserved { .. } => "preserved",
             KeepReason::ConflictStillNeeded { .. } => "conflict_still_needed",
@@ -163,6 +171,10 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
     let head = &record.head;
     if head.creating {
         return Some(KeepReason::Creating);
+    }
+    // Before the reasons that may go away, or one of those would promise that the record goes with it.
+    if let Some(last) = head.reassignments.last() {
+        return Some(KeepReason::Reassigned { vout: last.vout, at: last.at });
     }
     if head.locked {
         return Some(KeepReason::Locked);
@@ -262,6 +274,9 @@ impl fmt::Display for KeepReason {
             |child: &Option<TxId>| child.map_or("a child".to_owned(), |txid| format!("child {txid}"));
         match self {
             KeepReason::Creating => write!(f, "its record is still being written"),
+            KeepReason::Reassigned { vout, at } => {
+                write!(f, "its output {vout} was reassigned at height {at}, which must never be forgotten")
+            }
             KeepReason::Locked => write!(f, "it is locked"),
             KeepReason::Preserved { until } => write!(f, "it is preserved until height {until}"),
             KeepReason::ConflictStillNeeded { claimed } => {

@@ -135,6 +135,7 @@ macro_rules! conformance_cases {
                 reassigned_again_the_last_one_decides,
                 reassigned_output_moves_to_its_new_address,
                 reassigned_output_keeps_its_record,
+                reassigned_output_keeps_even_a_loser,
             }
             paging {
                 records_of_any_number_of_pages_come_back_whole,
