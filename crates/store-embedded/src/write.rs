@@ -26,7 +26,7 @@ impl Engine {
         self.change(|change| {
             let last = change.state.last();
             block::check_next(block, last.as_ref())?;
-            let id = options.block_id.unwrap_or_else(|| change.state.greatest_block_id.saturating_add(1));
+            let id = block::next_block_id(block, change.state.greatest_block_id, options.block_id)?;
             let mark = BlockMark { id, height: block.height, hash: block.hash };
             let outcome = block::apply(&mut change.set, block, mark, last, options, &change.policy)?;
             let (first, floor) =

@@ -204,6 +204,8 @@ macro_rules! conformance_cases {
                 no_outputs_and_duplicates_are_errors,
                 a_rival_that_cannot_lose_stops_the_block,
                 a_refused_block_uses_no_number,
+                nothing_follows_the_last_height,
+                no_number_is_given_after_the_greatest,
                 amounts_are_checked_where_asked_for,
             }
             rollback {
