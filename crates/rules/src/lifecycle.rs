@@ -63,11 +63,6 @@ pub fn preserve_until(before: Option<Height>, until: Height) -> Height {
     before.map_or(until, |before| before.max(until))
 }
 
-/// Whether a preservation until `until` is over at `height`.
-pub fn preservation_over(until: Height, height: Height) -> bool {
-    until <= height
-}
-
 #[cfg(test)]
 mod tests {
     use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxHead, TxId, page::pages_of};
