@@ -9,6 +9,8 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(master) = MasterPage::decode(Bytes::copy_from_slice(data)) {
         assert_eq!(master.encode(), data);
 
+        assert_eq!(MasterPage::peek_mined_at(data), Ok(master.head.mined_at()));
+
         // What the pruner asks a first page.
         let open = master.open_slots();
         assert!(open <= master.head.output_count);

@@ -176,6 +176,10 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
     if head.creating {
         guard("written", "Is it completely written?", true, "no".into());
     }
+    if let Some(last) = head.reassignments.last() {
+        let answer = format!("yes, {} at {}; this is never forgotten", last.vout, text::at(last.at));
+        guard("reassigned", "Was one of its outputs reassigned?", true, answer);
+    }
     guard("locked", "Is it locked?", head.locked, yes_no(head.locked));
     let preserved =
         head.preserve_until.map_or("no".into(), |until| format!("yes, until {}", text::at(until)));
@@ -265,6 +269,9 @@ fn outlook(
             | KeepReason::BodyFirst
             | KeepReason::RetentionOff),
         ) => return (None, Some(format!("this has to be mended first: {reason}"))),
+        Verdict::Kept(reason @ KeepReason::Reassigned { .. }) => {
+            return (None, Some(format!("it is never deleted: {reason}")));
+        }
         Verdict::Kept(_) => {}
     }
     // A preservation ends by itself at its height.

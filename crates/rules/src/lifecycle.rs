@@ -8,13 +8,17 @@ use sapwood_types::{Height, MasterPage};
 
 /// The height at which the record settled; nothing while anybody may still need it.
 ///
-/// A record is settled if nothing pins it (creation under way, lock, preservation) and either
+/// A record is settled if nothing pins it (creation under way, lock, preservation, a reassigned output) and either
 /// - it is mined on the longest chain, and each output that could be spent is spent by a mined transaction: the greatest of
 ///   its own height and its children's; or
 /// - it lost against another transaction, and no transaction spends from it: the height at which it lost.
+///
+/// One with a reassigned output never settles, not even as a loser: that somebody's coin was given to somebody else is noted in
+/// this record and nowhere else.
 pub fn settled_at(record: &MasterPage) -> Option<Height> {
     let head = &record.head;
-    if head.creating || head.locked || head.preserve_until.is_some() {
+    let pinned = head.creating || head.locked || head.preserve_until.is_some();
+    if pinned || !head.reassignments.is_empty() {
         return None;
     }
     if let Some(since) = head.conflicting_since {
@@ -59,14 +63,9 @@ pub fn preserve_until(before: Option<Height>, until: Height) -> Height {
     before.map_or(until, |before| before.max(until))
 }
 
-/// Whether a preservation until `until` is over at `height`.
-pub fn preservation_over(until: Height, height: Height) -> bool {
-    until <= height
-}
-
 #[cfg(test)]
 mod tests {
-    use sapwood_types::{MinedIn, Output, Slot, Spender, Tx, TxHead, TxId, page::pages_of};
+    use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxHead, TxId, page::pages_of};
 
     use super::*;
 
@@ -157,6 +156,17 @@ mod tests {
         assert_eq!(settled_at(&record(head.clone(), &[spent(2, None)])), None);
         assert_eq!(settled_at(&record(head.clone(), &[spent(2, Some(80))])), None);
         assert_eq!(settled_at(&record(head, &[Slot::Frozen])), None);
+    }
+
+    #[test]
+    fn a_reassigned_output_keeps_its_record_for_ever() {
+        let (old, new) = Default::default();
+        let noted = Reassignment { vout: 0, old, new, at: Height(820), spendable_from: Height(850) };
+        let reassigned = |head: TxHead| TxHead { reassignments: vec![noted], ..head };
+        assert_eq!(settled_at(&record(mined(800), &[spent(2, Some(900))])), Some(Height(900)));
+        assert_eq!(settled_at(&record(reassigned(mined(800)), &[spent(2, Some(900))])), None);
+        let lost = TxHead { conflicting_since: Some(Height(70)), ..TxHead::default() };
+        assert_eq!(settled_at(&record(reassigned(lost), &[Slot::Unspent])), None);
     }
 
     #[test]

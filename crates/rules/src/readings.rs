@@ -83,6 +83,24 @@
 //! assert_eq!(Policy::default().parent_preservation, 1440);
 //! ```
 //!
+//! # A reassignment never expires
+//! One document says no more than that. Read: the note that an output was given to another owner lasts as long as the store, so
+//! its record is never due, whatever was spent and however long ago. That goes for the loser of a double spend too.
+//! ```
+//! # use sapwood_rules::readings::example::*;
+//! # use sapwood_rules::settled_at;
+//! let mut parent = parent_with_child(Some(1200));
+//! assert!(judge_at(1488, &parent, &[]).may_go());
+//! reassign(&mut parent, 1100);
+//! assert_eq!(settled_at(&parent), None);
+//! let verdict = judge_at(u32::MAX, &parent, &[]).to_string();
+//! assert!(verdict.contains("output 0 was reassigned at height 1100"));
+//! parent.head.blocks.clear();
+//! parent.head.conflicting_since = Some(Height(1150));
+//! parent.page.slots[0] = Slot::Unspent;
+//! assert_eq!(judge_at(u32::MAX, &parent, &[]).to_string(), verdict);
+//! ```
+//!
 //! # Maturity of a coinbase does not make it due
 //! One document says it sets the height of deletion. A mature coinbase is a live coin.
 //! ```
@@ -99,7 +117,7 @@
 /// The parent that the examples are about.
 pub mod example {
     pub use sapwood_types::{Height, MasterPage, Slot};
-    use sapwood_types::{MinedIn, Output, Spender, Tx, TxHead, TxId, page::pages_of};
+    use sapwood_types::{MinedIn, Output, Reassignment, Spender, Tx, TxHead, TxId, UtxoHash, page::pages_of};
 
     use crate::{Hold, PruneContext, Verdict, judge, safe_height};
 
@@ -126,6 +144,13 @@ pub mod example {
         let spender = Spender::new(TxId([2; 32]), 0);
         parent.page.slots[0] = Slot::spent(spender, child_mined_at.map(Height));
         parent
+    }
+
+    /// Notes that the output was given to another owner at that height.
+    pub fn reassign(parent: &mut MasterPage, at: u32) {
+        let (old, new) = (UtxoHash([3; 32]), UtxoHash([4; 32]));
+        let (at, spendable_from) = (Height(at), Height(at).plus(10));
+        parent.head.reassignments.push(Reassignment { vout: 0, old, new, at, spendable_from });
     }
 
     /// A hold that needs everything from a height on.

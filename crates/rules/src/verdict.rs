@@ -46,6 +46,13 @@ impl Verdict {
 pub enum KeepReason {
     /// It is not completely written.
     Creating,
+    /// An output was given to another owner. The note of that is kept for ever, and its record with it.
+    Reassigned {
+        /// Which output: the last one to be reassigned.
+        vout: u32,
+        /// At which height.
+        at: Height,
+    },
     /// It is locked.
     Locked,
     /// It is preserved for somebody who may still need it.
@@ -128,6 +135,7 @@ impl KeepReason {
     pub fn label(&self) -> &'static str {
         match self {
             KeepReason::Creating => "creating",
+            KeepReason::Reassigned { .. } => "reassigned",
             KeepReason::Locked => "locked",
             KeepReason::Preserved { .. } => "preserved",
             KeepReason::ConflictStillNeeded { .. } => "conflict_still_needed",
@@ -163,6 +171,10 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
     let head = &record.head;
     if head.creating {
         return Some(KeepReason::Creating);
+    }
+    // Before the reasons that may go away, or one of those would promise that the record goes with it.
+    if let Some(last) = head.reassignments.last() {
+        return Some(KeepReason::Reassigned { vout: last.vout, at: last.at });
     }
     if head.locked {
         return Some(KeepReason::Locked);
@@ -256,82 +268,15 @@ pub fn check_child(
     Err(KeepReason::ChildUnstable { child: Some(child), mined_at, stable_at })
 }
 
-/// One thing that could keep a record, and whether it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guard {
-    /// What was asked.
-    pub question: &'static str,
-    /// The answer, with its figures.
-    pub answer: String,
-    /// Whether this alone keeps the record.
-    pub keeps: bool,
-}
-
-/// Everything there is to say about why a record is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Each guard with its figures, also those that let go.
-    pub guards: Vec<Guard>,
-    /// The earliest height at which it could go if nothing changes. Nothing if something has to change first.
-    pub earliest: Option<Height>,
-}
-
-/// Explains a record: every guard, not only the first that keeps it.
-pub fn explain(record: &MasterPage, context: &PruneContext) -> Explanation {
-    let head = &record.head;
-    let mut guards = Vec::new();
-    let mut guard = |question, keeps, answer: String| guards.push(Guard { question, answer, keeps });
-    guard("Is it locked?", head.locked, yes_no(head.locked));
-    let preserved = head.preserve_until.map_or("no".into(), |until| format!("yes, until height {until}"));
-    guard("Is it preserved?", head.preserve_until.is_some(), preserved);
-    if let Some(since) = head.conflicting_since {
-        let claimed = record.claimed_slots();
-        guard("Does anything spend from it, although it lost?", claimed > 0, format!("{claimed} outputs"));
-        guard("Did it lose against another transaction?", false, format!("yes, at height {since}"));
-    } else {
-        let mined = match head.mined_at() {
-            Some(height) => format!("yes, at height {height}"),
-            None => {
-                format!("no, unmined since height {}", head.unmined_since().unwrap_or(head.created_height))
-            }
-        };
-        guard("Is it mined on the longest chain?", head.mined_at().is_none(), mined);
-        let waiting = waiting_slots(record);
-        let unspent = record.open_slots() - waiting;
-        let count = head.output_count;
-        guard("Is every output spent?", unspent > 0, format!("{unspent} of {count} are unspent or frozen"));
-        guard("Is every child mined?", waiting > 0, format!("{waiting} outputs are spent by unmined ones"));
-    }
-    let settled = settled_at(record);
-    let due_at = settled.and_then(|settled| delete_at(settled, context.retention));
-    if let (Some(settled), Some(due_at)) = (settled, due_at) {
-        let age = format!("settled at {settled}, due at {due_at}, the chain is at {}", context.current);
-        guard("Is it old enough?", due_at > context.current, age);
-    }
-    if let Some(hold) = &context.safe.decided_by {
-        let keeps = due_at.is_some_and(|due| !context.safe.allows(due));
-        let from = hold.keep_from.map_or("everything".into(), |from| format!("heights from {from} on"));
-        guard(
-            "Does a hold need it?",
-            keeps,
-            format!("{} ({}) needs {from}: {}", hold.name, hold.owner, hold.reason),
-        );
-    }
-    Explanation { verdict: judge(record, context), guards, earliest: due_at }
-}
-
-fn yes_no(value: bool) -> String {
-    if value { "yes".into() } else { "no".into() }
-}
-
 impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let child_text =
             |child: &Option<TxId>| child.map_or("a child".to_owned(), |txid| format!("child {txid}"));
         match self {
             KeepReason::Creating => write!(f, "its record is still being written"),
+            KeepReason::Reassigned { vout, at } => {
+                write!(f, "its output {vout} was reassigned at height {at}, which must never be forgotten")
+            }
             KeepReason::Locked => write!(f, "it is locked"),
             KeepReason::Preserved { until } => write!(f, "it is preserved until height {until}"),
             KeepReason::ConflictStillNeeded { claimed } => {

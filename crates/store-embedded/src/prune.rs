@@ -163,14 +163,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Works off the first entries of the list of preservations. Each one leaves the list, whatever is behind it: whoever goes on
+    /// while there are as many as asked for comes to the end.
     fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
         self.change(|change| {
             let snapshot = Snapshot::new(self);
             let preserved = Some(Pending::Preserved);
             let over = snapshot.by_height(Column::Pending, preserved, Height(0)..=height, None, limit)?.items;
             change.set.load(over.iter().map(|(_, txid)| *txid))?;
-            for (_, txid) in &over {
-                preserve::expire(&mut change.set, *txid, height)?;
+            let mut stray = WriteBatch::default();
+            for (until, txid) in &over {
+                if !preserve::end(&mut change.set, *txid, *until)? {
+                    tracing::warn!(%txid, %until, "a preservation was listed that no record has: the entry is deleted");
+                    let key = keys::pending(Pending::Preserved, *until, txid);
+                    stray.delete_cf(self.column(Column::Pending)?, key);
+                }
+            }
+            // By themselves, but under the same lock: no record changes with them, so there is nothing to keep together.
+            if !stray.is_empty() {
+                self.write(stray)?;
             }
             Ok(over.len())
         })
@@ -324,6 +335,40 @@ mod tests {
             time: 0,
             txs: vec![tx.clone()],
         }
+    }
+
+    /// A pruner goes on as long as it gets as many as it asks for.
+    #[test]
+    fn preservations_that_no_record_has_are_worked_off_and_those_behind_them_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
+        let parent = coin("parent", 1);
+        engine.apply_block(&block(1, &parent), ApplyOptions::default()).unwrap();
+        engine.change(|change| preserve::preserve(&mut change.set, parent.txid, Height(8))).unwrap();
+        let mut strays = WriteBatch::default();
+        let no_record = [2, 3, 9].map(|until| (until, coin("never stored", 1).txid));
+        let other_height = [4, 9].map(|until| (until, parent.txid));
+        for (until, txid) in no_record.into_iter().chain(other_height) {
+            let key = keys::pending(Pending::Preserved, Height(until), &txid);
+            strays.put_cf(engine.column(Column::Pending).unwrap(), key, []);
+        }
+        engine.write(strays).unwrap();
+        assert!(!engine.verify(&|_, _| ()).unwrap().is_clean(), "the case itself");
+
+        let until = || {
+            let found = engine.read_masters(&[parent.txid], &ReadOptions::default()).unwrap();
+            found[0].as_ref().map(|master| master.head.preserve_until)
+        };
+        let expire = |height, limit| engine.expire_preservations(Height(height), limit).unwrap();
+        assert_eq!(expire(4, 2), 2);
+        assert_eq!(
+            (expire(4, 2), until()),
+            (1, Some(Some(Height(8)))),
+            "an entry that is not its own ends nothing"
+        );
+        assert_eq!((expire(10, 2), until()), (2, Some(None)));
+        assert_eq!((expire(10, 2), expire(10, 2)), (1, 0));
+        assert_eq!(engine.verify(&|_, _| ()).unwrap().problems, Vec::<String>::new());
     }
 
     #[test]

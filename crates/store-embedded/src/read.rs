@@ -109,6 +109,8 @@ impl<'a> Snapshot<'a> {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<(Height, TxId)>, StoreError> {
+        // Before all else: whether a request is refused must not depend on what there is to list.
+        check_limit(limit)?;
         let prefix: Vec<u8> = tag.map(|tag| tag as u8).into_iter().collect();
         if heights.is_empty() {
             return Ok(Page { items: Vec::new(), next: None });

@@ -126,7 +126,7 @@ impl Change<'_> {
     fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
         let last = self.state.last();
         block::check_next(block, last.as_ref())?;
-        let id = options.block_id.unwrap_or_else(|| self.state.greatest_block_id.saturating_add(1));
+        let id = block::next_block_id(block, self.state.greatest_block_id, options.block_id)?;
         let mark = BlockMark { id, height: block.height, hash: block.hash };
         let outcome = block::apply(&mut self.set, block, mark, last, options, &self.policy)?;
         let (first, floor) =

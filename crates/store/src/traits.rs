@@ -205,8 +205,9 @@ pub trait StorePrune: Send + Sync {
     /// The cursor saved with the last deletions.
     async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError>;
 
-    /// Ends preservations up to a height, at most `limit` of them, and returns how many there were. What becomes of each
-    /// record follows from its content alone.
+    /// Ends preservations up to a height, at most `limit` of them, and returns how many there were: fewer than `limit` means
+    /// that none is left. What becomes of each record follows from its content alone. A list that was damaged may have entries
+    /// that no record has; they are deleted and count too, so that whoever repeats this comes to an end.
     async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError>;
 
     /// Ends the preservation of each of these that is preserved up to exactly this height, and returns how many were: whoever set one

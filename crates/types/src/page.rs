@@ -164,13 +164,8 @@ impl MasterPage {
 
     /// Reads a page. The body and the outputs are only cut out; [`TxRecord::assemble`] reads them too.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
-        const WHAT: &str = "record";
         let mut from = Reader::new(bytes);
-        from.version(WHAT, VERSION)?;
-        let flags = from.u16("record flags")?;
-        if flags & !flag::ALL != 0 {
-            return Err(DecodeError::UnknownValue { field: "record flags", value: flags.into() });
-        }
+        let flags = decode_flags(&mut from)?;
         let has = |flag: u16| flags & flag != 0;
         let created_height = from.height("created height")?;
         let created_at = from.varint("created at")?;
@@ -185,7 +180,8 @@ impl MasterPage {
             (true, false) => Some(External::Tx),
             (false, true) => Some(External::Outputs),
             (true, true) => {
-                return Err(DecodeError::Inconsistent { what: WHAT, problem: "two kinds of external body" });
+                let problem = "two kinds of external body";
+                return Err(DecodeError::Inconsistent { what: "record", problem });
             }
         };
         let head = TxHead {
@@ -226,20 +222,22 @@ impl MasterPage {
         Ok(MasterPage { head, summaries, body, page: OutputPage { slots, outputs: from.rest() } })
     }
 
-    /// When the transaction of an encoded page was mined on the longest chain, if it is, without reading the rest.
+    /// When the transaction of an encoded page was mined on the longest chain, if it is, without reading the rest. Parents are
+    /// deleted on the strength of this: flags that are not known, and contradictions about mining, are refused as by
+    /// [`MasterPage::decode`].
     pub fn peek_mined_at(bytes: &[u8]) -> Result<Option<Height>, DecodeError> {
         let mut from = Reader::of_slice(bytes);
-        from.version("record", VERSION)?;
-        let flags = from.u16("record flags")?;
+        let flags = decode_flags(&mut from)?;
         from.height("created height")?;
         from.varint("created at")?;
         from.varint_u32("output count")?;
-        for flag in [flag::FIRST_UNMINED, flag::CONFLICTING, flag::PRESERVED, flag::SPENDING_HEIGHT] {
-            if flags & flag != 0 {
-                from.height("record heights")?;
-            }
-        }
-        let head = TxHead { blocks: decode_blocks(&mut from)?, ..TxHead::default() };
+        let mut height = |flag: u16| (flags & flag != 0).then(|| from.height("record heights")).transpose();
+        height(flag::FIRST_UNMINED)?;
+        let conflicting_since = height(flag::CONFLICTING)?;
+        height(flag::PRESERVED)?;
+        height(flag::SPENDING_HEIGHT)?;
+        let head = TxHead { conflicting_since, blocks: decode_blocks(&mut from)?, ..TxHead::default() };
+        check_head(&head)?;
         Ok(head.mined_at())
     }
 
@@ -335,6 +333,17 @@ impl OutputPage {
         self.outputs = to.finish().into();
         Ok(())
     }
+}
+
+/// What a first page begins with. A flag that is not known may mean fields that are not known either, and then nothing behind it
+/// is what it seems.
+fn decode_flags<B: Buf>(from: &mut Reader<B>) -> Result<u16, DecodeError> {
+    from.version("record", VERSION)?;
+    let flags = from.u16("record flags")?;
+    if flags & !flag::ALL != 0 {
+        return Err(DecodeError::UnknownValue { field: "record flags", value: flags.into() });
+    }
+    Ok(flags)
 }
 
 /// Refuses contradictions from which a reader would draw a wrong conclusion, most of all that the record may go.

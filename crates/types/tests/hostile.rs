@@ -31,9 +31,19 @@ fn undo(text: &str) -> Result<Undo, DecodeError> {
     Undo::decode(hex(text).into())
 }
 
-/// Reads a first page: version, these flags, made at height 0 and time 0, so many outputs, then the rest.
+/// A first page: version, these flags, made at height 0 and time 0, so many outputs, then the rest.
+fn master_bytes(flags: &str, output_count: &str, rest: &str) -> Vec<u8> {
+    hex(&format!("01 {flags} 00000000 00 {output_count} {rest}"))
+}
+
+/// Reads such a page.
 fn master(flags: &str, output_count: &str, rest: &str) -> Result<MasterPage, DecodeError> {
-    MasterPage::decode(hex(&format!("01 {flags} 00000000 00 {output_count} {rest}")).into())
+    MasterPage::decode(master_bytes(flags, output_count, rest).into())
+}
+
+/// Looks at such a page only for when its transaction was mined.
+fn mined_at(flags: &str, output_count: &str, rest: &str) -> Result<Option<Height>, DecodeError> {
+    MasterPage::peek_mined_at(&master_bytes(flags, output_count, rest))
 }
 
 fn inconsistent<T>(what: &'static str, problem: &'static str) -> Result<T, DecodeError> {
@@ -84,10 +94,9 @@ fn another_version_is_refused() {
 fn flags_and_states_without_a_meaning_are_refused() {
     for bit in 11..16 {
         let flags = 1u16 << bit;
-        assert_eq!(
-            master(&format!("{flags:04x}"), "00", &format!("00 {BODY}")),
-            unknown("record flags", flags.into())
-        );
+        let (text, rest) = (format!("{flags:04x}"), format!("00 {BODY}"));
+        assert_eq!(master(&text, "00", &rest), unknown("record flags", flags.into()));
+        assert_eq!(mined_at(&text, "00", &rest), unknown("record flags", flags.into()));
     }
     for tag in 6..=255u8 {
         assert_eq!(slot(&format!("{tag:02x} c1*40")), unknown("slot", tag.into()));
@@ -215,6 +224,16 @@ fn a_loser_is_not_mined_on_the_longest_chain() {
     let loser = |place: &str| master("0010", "00", &format!("00000009 01 07 00000005 {place} {BODY}"));
     assert_eq!(loser("01"), inconsistent("record", "lost against another, yet mined on the longest chain"));
     assert_eq!(loser("00").map(|page| page.head.conflicting_since), Ok(Some(Height(9))));
+}
+
+/// The pruner deletes parents by what this says of their children.
+#[test]
+fn a_look_at_when_it_was_mined_refuses_what_contradicts_it() {
+    let loser = mined_at("0010", "00", "00000009 01 07 00000005 01");
+    assert_eq!(loser, inconsistent("record", "lost against another, yet mined on the longest chain"));
+    let twice = mined_at("0000", "00", "02 07 00000005 01 07 00000006 01");
+    assert_eq!(twice, inconsistent("record", "mined twice in one block"));
+    assert_eq!(mined_at("0000", "00", "02 07 00000005 01 08 00000006 00"), Ok(Some(Height(5))));
 }
 
 #[test]

@@ -292,6 +292,19 @@ proptest! {
     }
 
     #[test]
+    fn looking_when_it_was_mined_is_as_good_as_reading_the_page(
+        record in strategies::some_record(),
+        changes in vec(change(), 0..3),
+    ) {
+        let mut bytes = record.to_pages().0.encode();
+        prop_assert_eq!(MasterPage::peek_mined_at(&bytes), Ok(record.head.mined_at()));
+        changes.iter().for_each(|change| change.apply(&mut bytes));
+        if let Ok(master) = MasterPage::decode(bytes.clone().into()) {
+            prop_assert_eq!(MasterPage::peek_mined_at(&bytes), Ok(master.head.mined_at()));
+        }
+    }
+
+    #[test]
     fn whatever_is_read_has_one_encoding(sample in sample(), changes in vec(change(), 1..4)) {
         let mut bytes = sample.bytes;
         changes.iter().for_each(|change| change.apply(&mut bytes));

@@ -59,6 +59,9 @@ impl Model {
     fn apply(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
         let Block { height, hash, parent, .. } = *block;
         if let Some(last) = self.last {
+            if last.height.0 == u32::MAX {
+                return Err(ApplyError::NoHeightLeft { hash, height, last });
+            }
             let expected = last.height.next();
             if height != expected {
                 return Err(ApplyError::NotNext { hash, height, expected });
@@ -67,7 +70,13 @@ impl Model {
                 return Err(ApplyError::WrongParent { hash, height, parent, last: last.hash });
             }
         }
-        let id = options.block_id.unwrap_or(self.greatest_block_id + 1);
+        let id = match options.block_id {
+            Some(id) => id,
+            None if self.greatest_block_id == u32::MAX => {
+                return Err(ApplyError::NoBlockIdLeft { hash, height });
+            }
+            None => self.greatest_block_id + 1,
+        };
         let mark = BlockMark { id, height, hash };
         let mut undo = ModelUndo { block: mark, previous: self.last, txs: Vec::new() };
         let mut conflicting = Vec::new();

@@ -1,8 +1,23 @@
 //! A plain store in memory: what `docs/operations-of-a-store.md` says, in the plainest way it can be said.
 //!
 //! **What lives here.** Whole records in one map, scans instead of indexes, everything worked out anew each time. **What may
-//! not.** Anything taken from a real store: the model was written from the document alone, so that a mistake in the one is
-//! not a mistake in the other.
+//! not.** Anything of a real store: its transitions, its pages as they change, its indexes. The model was written from the
+//! document alone, so that a mistake in the one is not a mistake in the other.
+//!
+//! # What it shares with a store
+//! The types of `sapwood-types`, and these pure rules of `sapwood-rules`. A mistake in one of them would be in both, and a comparison
+//! of the two would not show it:
+//! - `check_record`, `check_slot` and `status`: may this output be spent, and how does it look;
+//! - `judge` and `check_child`: the words and figures of a verdict;
+//! - `Policy::validate`.
+//!
+//! They are proven elsewhere: by their own tests in `sapwood-rules`, with its readings and the timelines; by the cases of
+//! [`crate::suite`], which say what must come out and ask neither; and, for what is deleted, by the random schedules of the
+//! pruner, whose judge knows the whole history and shares no code with the rules.
+//!
+//! All else it has of its own: when a record settled ([`pruning::settled_since`]) and thereby what is due, when a transaction was mined,
+//! who holds what, what an applied or taken-back block does, amounts, conflicts, listings, and which coins there are and how they
+//! are hashed.
 //!
 //! # Layers
 //! - this file: the state, who holds what, and all-or-nothing.

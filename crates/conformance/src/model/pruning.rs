@@ -6,12 +6,13 @@ use sapwood_types::{Height, Slot, TxId, TxRecord};
 
 use super::{Model, blocks::is_open};
 
-/// Since when a record counts towards deletion, in plain words: it is not pinned, and either it lost and nothing spends from
-/// it, or it is mined and mined transactions spend all of it.
+/// Since when a record counts towards deletion, in plain words: it is not pinned, none of its outputs was ever given to another
+/// owner, and either it lost and nothing spends from it, or it is mined and mined transactions spend all of it.
 pub fn settled_since(record: &TxRecord) -> Option<Height> {
     let head = &record.head;
     let pinned = head.creating || head.locked || head.preserve_until.is_some();
-    if pinned {
+    let changed_hands = !head.reassignments.is_empty();
+    if pinned || changed_hands {
         return None;
     }
     if head.is_conflicting() {

@@ -135,6 +135,7 @@ macro_rules! conformance_cases {
                 reassigned_again_the_last_one_decides,
                 reassigned_output_moves_to_its_new_address,
                 reassigned_output_keeps_its_record,
+                reassigned_output_keeps_even_a_loser,
             }
             paging {
                 records_of_any_number_of_pages_come_back_whole,
@@ -209,6 +210,8 @@ macro_rules! conformance_cases {
                 no_outputs_and_duplicates_are_errors,
                 a_rival_that_cannot_lose_stops_the_block,
                 a_refused_block_uses_no_number,
+                nothing_follows_the_last_height,
+                no_number_is_given_after_the_greatest,
                 amounts_are_checked_where_asked_for,
             }
             rollback {

@@ -1,6 +1,6 @@
 //! Freezing, locking and giving outputs to other owners.
 
-use sapwood_rules::{SpendRefusal, SpendStatus};
+use sapwood_rules::{KeepReason, SpendRefusal, SpendStatus, Verdict};
 use sapwood_store::{
     AddressKind, AddressQuery, CreateError, CreateRequest, FreezeError, InputRefusal, Order, Reassign,
     ReassignError, SpendError, SpendInput, SpendRequest,
@@ -222,14 +222,32 @@ pub async fn reassigned_output_moves_to_its_new_address(factory: &dyn StoreFacto
     s.sound().await;
 }
 
-/// A reassignment never expires: what waits is a live coin, whatever the height, and keeps its record.
+/// A reassignment never expires: its note lasts, and so does its record, although all of it is spent and however long ago.
 pub async fn reassigned_output_keeps_its_record(factory: &dyn StoreFactory) {
     let (s, parent) = frozen(factory).await;
     s.reassign(vec![to("new", op(&parent, 0), utxo_hash(&parent, 0))], Height(5)).await.expect("reassign");
     s.add_mined(&burn("spender", &[(&parent, 1)]), 6).await;
+    s.add_mined(&burn("last", &[(&parent, 0)]), 15).await;
     assert_eq!(s.settled(&parent).await, None);
-    let last = burn("last", &[(&parent, 0)]);
-    s.add_mined(&last, 15).await;
-    assert_eq!(s.settled(&parent).await, Some(15));
+    let reassigned = Verdict::Kept(KeepReason::Reassigned { vout: 0, at: Height(5) });
+    assert_eq!(s.try_prune(&[&parent], u32::MAX, &[]).await[0].verdict, reassigned);
+    assert_eq!(s.head(&parent).await.reassignments.len(), 1, "the note is still there");
+    s.sound().await;
+}
+
+/// The loser of a double spend may go although its outputs are unspent, but not if one of them was reassigned.
+pub async fn reassigned_output_keeps_even_a_loser(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let (plain, loser) = (coin("plain", 1), coin("loser", 130));
+    for tx in [&plain, &loser] {
+        s.add(tx, 1).await;
+    }
+    let outpoint = op(&loser, 129);
+    s.freeze(vec![outpoint]).await.expect("freeze");
+    s.reassign(vec![to("new", outpoint, utxo_hash(&loser, 129))], Height(5)).await.expect("reassign");
+    s.set_conflicting(vec![plain.txid, loser.txid], true, Height(7)).await.expect("set conflicting");
+    assert_eq!((s.settled(&plain).await, s.settled(&loser).await), (Some(7), None));
+    let reassigned = Verdict::Kept(KeepReason::Reassigned { vout: 129, at: Height(5) });
+    assert_eq!(s.try_prune(&[&loser], u32::MAX, &[]).await[0].verdict, reassigned);
     s.sound().await;
 }

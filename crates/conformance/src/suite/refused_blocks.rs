@@ -257,6 +257,41 @@ pub async fn a_refused_block_uses_no_number(factory: &dyn StoreFactory) {
     s.sound().await;
 }
 
+/// No block follows one at the greatest height, not even another one of the same height.
+pub async fn nothing_follows_the_last_height(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let first = s.start(u32::MAX - 1, &[]).await.block;
+    let last = s.extend(&[&coin("tx", 1)]).await.block;
+    for height in [0, u32::MAX - 1, u32::MAX] {
+        let block = s.block(height, last.hash, &[&coin("other", 1)]);
+        let error = ApplyError::NoHeightLeft { hash: block.hash, height: block.height, last };
+        assert_refused(&s, &block, error).await;
+    }
+    let target = Some((first.height, first.hash));
+    let back = s.roll_back(target, sapwood_store::RollbackMode::Follower).await.expect("roll back");
+    assert_eq!((back.last, back.blocks), (Some(first), 1));
+    s.extend(&[]).await;
+    s.sound().await;
+}
+
+/// Once the greatest number is given away, a block is refused rather than given the number of another. One that comes with
+/// a number of its own is applied.
+pub async fn no_number_is_given_after_the_greatest(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    s.start(10, &[]).await;
+    let given = async |id| {
+        let block = Arc::new(s.next_block(&[]).await);
+        let options = ApplyOptions { block_id: Some(id), ..ApplyOptions::default() };
+        s.apply_block(block, options).await.expect("apply").block.id
+    };
+    assert_eq!(given(u32::MAX).await, u32::MAX);
+    let block = s.next_block(&[&coin("tx", 1)]).await;
+    let error = ApplyError::NoBlockIdLeft { hash: block.hash, height: block.height };
+    assert_refused(&s, &block, error).await;
+    assert_eq!(given(7).await, 7);
+    s.sound().await;
+}
+
 /// Where amounts are checked, nothing makes more than it spends, and the coinbase takes the subsidy and the fees at most.
 pub async fn amounts_are_checked_where_asked_for(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;

@@ -1,6 +1,8 @@
 //! Listings of unmined transactions.
 
-use sapwood_store::{Counts, CreateRequest, StoreDiagnose, StoreError, UnminedTx};
+use sapwood_store::{
+    AddressKind, AddressQuery, Counts, CreateRequest, Order, StoreDiagnose, StoreError, UnminedTx,
+};
 use sapwood_types::{Height, TxId};
 
 use super::{StoreFactory, Subject, all_pages};
@@ -28,14 +30,23 @@ pub async fn nothing_is_unmined_in_an_empty_or_fully_mined_store(factory: &dyn S
 /// A listing with a limit of 0 could neither show anything nor say where to go on.
 pub async fn a_page_of_nothing_is_refused(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
-    s.add_mined(&burn("due", &[]), 1).await;
+    s.add_mined(&burn("due", &[]), 3).await;
     s.add(&coin("unmined", 1), 1).await;
     let refused = |problem: Option<StoreError>| matches!(problem, Some(StoreError::BadOption { .. }));
     assert!(refused(s.due(Height(9), None, 0).await.err()));
+    assert_eq!(s.due_all().await.len(), 1, "from now on a store may know where the list begins");
+    for height in [0, 2, 3, 9] {
+        assert!(refused(s.due(Height(height), None, 0).await.err()), "up to {height}");
+        assert!(refused(s.old_unmined(Height(height), None, 0).await.err()), "up to {height}");
+        assert!(refused(s.expire_preservations(Height(height), 0).await.err()), "up to {height}");
+    }
+    for kind in [AddressKind::Address, AddressKind::Credential] {
+        let query =
+            AddressQuery { kind, hash: address("nobody"), order: Order::Ascending, after: None, limit: 0 };
+        assert!(refused(s.by_address(query).await.err()), "{kind:?}");
+    }
     assert!(refused(s.unmined(None, 0).await.err()));
-    assert!(refused(s.old_unmined(Height(9), None, 0).await.err()));
     assert!(refused(StoreDiagnose::records(&*s, None, 0).await.err()));
-    assert!(refused(s.expire_preservations(Height(9), 0).await.err()));
     s.sound().await;
 }
 

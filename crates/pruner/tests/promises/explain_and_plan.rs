@@ -1,12 +1,12 @@
 //! What `explain` and `plan` say is what a job then does.
 
 use sapwood_conformance::{
-    fixtures::{burn, child, coin, small},
+    fixtures::{burn, child, coin, op, script, small, utxo_hash},
     state_machine::rng::Rng,
 };
 use sapwood_pruner::Explanation;
 use sapwood_rules::Hold;
-use sapwood_store::{StoreRead, StoreWrite};
+use sapwood_store::{Reassign, StoreRead, StoreWrite};
 use sapwood_types::{Height, Tx};
 
 use crate::harness::World;
@@ -65,6 +65,35 @@ async fn each_guard_is_explained_with_its_figures() {
     world.events.enter(sapwood_chain::ChainState::Reorganising);
     assert!(explain(&settled).await.to_string().contains("the chain is reorganising"));
     serde_json::to_string(&explain(&settled).await).unwrap();
+    world.sound().await;
+}
+
+/// What else there is to say about such a record would promise that it goes some day.
+#[tokio::test]
+async fn a_reassigned_output_keeps_its_record_and_is_given_as_the_reason() {
+    let world = World::new(small()).await;
+    let parent = coin("parent", 1);
+    world.block_at(1, &[&parent]).await;
+    world.settle().await;
+    let outpoint = op(&parent, 0);
+    world.store.freeze(vec![outpoint]).await.unwrap();
+    let expected = utxo_hash(&parent, 0);
+    let reassign = Reassign { outpoint, expected, script: script("new owner"), credential: None };
+    world.store.reassign(vec![reassign], Height(1)).await.unwrap();
+    let explain = async || world.pruner.explain(parent.txid).await.unwrap();
+    let live = explain().await;
+    assert_eq!((live.reason, keeping(&live)), (Some("reassigned"), vec!["reassigned", "spent"]));
+
+    world.extend_to(10).await;
+    world.extend(&[&burn("spender", &[(&parent, 0)])]).await;
+    world.extend_to(100).await;
+    world.prune_ok().await;
+    assert!(world.has(&parent).await, "its note would have gone with it");
+    let spent = explain().await;
+    assert_eq!((spent.reason, keeping(&spent)), (Some("reassigned"), vec!["reassigned"]));
+    assert!(!spent.may_go && spent.earliest.is_none(), "{spent}");
+    let needs = spent.needs.as_deref().unwrap_or_default();
+    assert!(needs.contains("it is never deleted: its output 0 was reassigned at height 1"), "{spent}");
     world.sound().await;
 }
 

@@ -45,6 +45,10 @@ impl From<TxProblem> for Refused {
 /// Checks that a block comes next after the last applied one.
 pub fn check_next(block: &Block, last: Option<&BlockMark>) -> Result<(), ApplyError> {
     let Some(last) = last else { return Ok(()) };
+    // The height after the greatest is that height again.
+    if last.height == Height::MAX {
+        return Err(ApplyError::NoHeightLeft { hash: block.hash, height: block.height, last: *last });
+    }
     let expected = last.height.next();
     if block.height != expected {
         return Err(ApplyError::NotNext { hash: block.hash, height: block.height, expected });
@@ -54,6 +58,12 @@ pub fn check_next(block: &Block, last: Option<&BlockMark>) -> Result<(), ApplyEr
         return Err(ApplyError::WrongParent { hash, height, parent, last: last.hash });
     }
     Ok(())
+}
+
+/// The number of a block: the one the caller gives it, or else the one after the greatest ever given.
+pub fn next_block_id(block: &Block, greatest: u32, explicit: Option<u32>) -> Result<u32, ApplyError> {
+    let none_left = ApplyError::NoBlockIdLeft { hash: block.hash, height: block.height };
+    explicit.or_else(|| greatest.checked_add(1)).ok_or(none_left)
 }
 
 /// Applies a block that comes next. On error the working set is half changed and must be dropped.

@@ -19,19 +19,8 @@ pub fn preserve(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool,
     Ok(true)
 }
 
-/// Ends a preservation that is over. What becomes of the record follows from its content alone: stamping it for deletion
-/// without another look once deleted live coins.
-pub fn expire(set: &mut WorkingSet, txid: TxId, height: Height) -> Result<(), StoreError> {
-    let until = set.master(txid)?.and_then(|master| master.head.preserve_until);
-    if until.is_some_and(|until| lifecycle::preservation_over(until, height))
-        && let Some(master) = set.master_mut(txid)?
-    {
-        master.head.preserve_until = None;
-    }
-    Ok(())
-}
-
-/// Ends a preservation up to exactly this height. Tells whether there was one.
+/// Ends a preservation up to exactly this height. Tells whether there was one. What becomes of the record follows from its
+/// content alone: stamping it for deletion without another look once deleted live coins.
 pub fn end(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool, StoreError> {
     let there = set.master(txid)?.is_some_and(|master| master.head.preserve_until == Some(until));
     if there && let Some(master) = set.master_mut(txid)? {

@@ -223,6 +223,10 @@ impl AsProblem for ApplyError {
             ApplyError::WrongParent { last, .. } => {
                 problem.code_is(ProblemCode::WrongParent).hash_is(&last.0)
             }
+            ApplyError::NoHeightLeft { last, .. } => {
+                problem.code_is(ProblemCode::NoHeightLeft).at(&last.height)
+            }
+            ApplyError::NoBlockIdLeft { .. } => problem.code_is(ProblemCode::NoBlockIdLeft),
             ApplyError::Tx { txid, problem: cause, .. } => {
                 let problem = problem.code_is(ProblemCode::BadBlock).tx(txid);
                 match &**cause {
@@ -369,6 +373,20 @@ mod tests {
         let rich = RichStatus::decode(status.details()).unwrap();
         assert_eq!((rich.code, rich.message.as_str()), (9, status.message()));
         assert_eq!(Problem::decode(rich.details[0].value.clone()).unwrap(), problem);
+    }
+
+    #[test]
+    fn a_block_for_which_no_height_or_number_is_left_says_so() {
+        let last = BlockMark { id: 1, height: Height::MAX, hash: BlockHash([1; 32]) };
+        let (hash, height) = (BlockHash([2; 32]), Height::MAX);
+        let code_and_height = |error| {
+            let problem = chain_problem(&ChainError::Apply(error)).unwrap();
+            (problem.code(), problem.height)
+        };
+        let error = ApplyError::NoHeightLeft { hash, height, last };
+        assert_eq!(code_and_height(error), (ProblemCode::NoHeightLeft, Some(u32::MAX)));
+        let error = ApplyError::NoBlockIdLeft { hash, height };
+        assert_eq!(code_and_height(error), (ProblemCode::NoBlockIdLeft, None));
     }
 
     #[test]
