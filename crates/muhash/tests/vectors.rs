@@ -82,6 +82,16 @@ fn stored_form_is_the_version_and_cores_bytes() {
 }
 
 #[test]
+fn fuzzing_starts_from_an_empty_set_and_from_a_fraction() {
+    let mut fraction = MuHash::new();
+    fraction.insert(b"a coin that stays");
+    fraction.insert(b"a coin that goes");
+    fraction.remove(b"a coin that goes");
+    assert_eq!(fraction.to_bytes(), *include_bytes!("../../../fuzz/seeds/muhash_state/fraction"));
+    assert_eq!(MuHash::new().to_bytes(), *include_bytes!("../../../fuzz/seeds/muhash_state/empty"));
+}
+
+#[test]
 fn damaged_stored_forms_are_refused() {
     let good = set_of(1).to_bytes();
     let refused = |bytes: &[u8]| MuHash::from_bytes(bytes).unwrap_err();

@@ -5,7 +5,7 @@
 //!
 //! # Layers
 //! - [`options`]: everything an operator may set, and what each setting risks.
-//! - `keys`, `columns`, `state`: the layout. See `docs/formats.md`.
+//! - `keys`, `columns`, `state`, `utxo_entry`: the layout. See `docs/formats.md`.
 //! - `engine`: the open database, reading pages, poison after a failed write.
 //! - `writer`: the one writer: runs a transition, turns its changes into one `batch`, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
@@ -40,6 +40,7 @@ pub mod options;
 mod prune;
 mod read;
 mod state;
+mod utxo_entry;
 mod utxo_set;
 mod verify;
 mod watch;

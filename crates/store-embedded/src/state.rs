@@ -119,6 +119,35 @@ mod tests {
     }
 
     #[test]
+    fn the_state_is_written_as_documented() {
+        let golden: [&[u8]; 12] = [
+            // Version, and flags: a last block and a cursor.
+            &[1],
+            &[3],
+            // The last block: id, height, hash.
+            &[0, 0, 0, 7],
+            &[0, 0, 1, 44],
+            &[9; 32],
+            // First height, floor, greatest block id.
+            &[0, 0, 0, 1],
+            &[0, 0, 0, 12],
+            &[0, 0, 0, 8],
+            // Records, unspent outputs, unmined records.
+            &[1],
+            &[0xc8, 1],
+            &[3],
+            b"\x06cursor",
+        ];
+        assert_eq!(full().encode(), golden.concat());
+        assert_eq!(State::decode(golden.concat().into()), Ok(full()));
+        let new: [u8; 9] = [1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(State::default().encode(), new);
+        // Fuzzing starts from the same bytes.
+        assert_eq!(golden.concat(), include_bytes!("../../../fuzz/seeds/store_state/full"));
+        assert_eq!(new, *include_bytes!("../../../fuzz/seeds/store_state/new"));
+    }
+
+    #[test]
     fn the_state_survives_and_damage_is_noticed() {
         for state in [State::default(), full()] {
             let bytes = Bytes::from(state.encode());
@@ -126,7 +155,16 @@ mod tests {
             for end in 0..bytes.len() {
                 assert!(State::decode(bytes.slice(..end)).is_err(), "cut at {end}");
             }
+            assert!(State::decode([&bytes[..], &[0]].concat().into()).is_err(), "a byte more");
         }
+        let with = |place: usize, value: u8| {
+            let mut bytes = full().encode();
+            bytes[place] = value;
+            State::decode(bytes.into())
+        };
+        let version = DecodeError::UnknownVersion { what: "store state", found: 2, known: 1 };
+        assert_eq!(with(0, 2), Err(version));
+        assert_eq!(with(1, 7), Err(DecodeError::UnknownValue { field: "state flags", value: 7 }));
     }
 
     #[test]

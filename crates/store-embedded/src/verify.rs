@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use rocksdb::{IteratorMode, ReadOptions};
+use rocksdb::{DBIterator, IteratorMode, ReadOptions};
 use sapwood_store::{
     Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
     changes::{IndexEntry, address_entries, is_listed, listing, record_entries},
@@ -29,6 +29,13 @@ use crate::{
 
 /// How many records are read between two reports of progress.
 const PROGRESS_EVERY: u64 = 10_000;
+
+/// The pages of a record as they are stored.
+struct StoredRecord {
+    txid: TxId,
+    master: Bytes,
+    extras: Vec<Bytes>,
+}
 
 struct Verifier<'a> {
     engine: &'a Engine,
@@ -70,82 +77,70 @@ impl Engine {
     }
 }
 
-impl Verifier<'_> {
-    fn all(&self, column: Column, mut entry: impl FnMut(&[u8], Bytes)) -> Result<(), StoreError> {
+impl<'a> Verifier<'a> {
+    /// Everything in a column family, read as it is asked for. It borrows the engine only, so that what is found can be reported
+    /// on the way: a column family may be larger than memory.
+    fn all(&self, column: Column) -> Result<DBIterator<'a>, StoreError> {
         let mut options = ReadOptions::default();
         self.snapshot.pin(&mut options);
         options.fill_cache(false);
         options.set_total_order_seek(true);
         let family = self.engine.column(column)?;
-        for item in self.engine.db().iterator_cf_opt(family, options, IteratorMode::Start) {
-            let (key, value) = item.map_err(engine_error("reading everything"))?;
-            entry(&key, Bytes::from(value));
-        }
-        Ok(())
+        Ok(self.engine.db().iterator_cf_opt(family, options, IteratorMode::Start))
     }
 
     /// Reads all records; a record is complete when the next one begins.
     fn records(&mut self) -> Result<(), StoreError> {
-        let total = self.state.counts.records;
-        let mut current: Option<(TxId, Bytes, Vec<Bytes>)> = None;
-        let mut complete = Vec::new();
-        let mut stray = Vec::new();
-        // Collected in chunks, because checking a record reads others while the iteration borrows the verifier.
-        let mut options = ReadOptions::default();
-        self.snapshot.pin(&mut options);
-        options.fill_cache(false);
-        let engine = self.engine;
-        let family = engine.column(Column::Tx)?;
-        let mut iterator = engine.db().iterator_cf_opt(family, options, IteratorMode::Start);
-        loop {
-            let item = iterator.next().transpose().map_err(engine_error("reading all records"))?;
-            let ended = item.is_none();
-            if let Some((key, value)) = item {
-                match (RecordKey::parse(&key), &mut current) {
-                    (Some(RecordKey::Master(txid)), _) => {
-                        complete.extend(current.replace((txid, Bytes::from(value), Vec::new())));
+        let mut current: Option<StoredRecord> = None;
+        for entry in self.all(Column::Tx)? {
+            let (key, value) = entry.map_err(engine_error("reading all records"))?;
+            match (RecordKey::parse(&key), &mut current) {
+                (Some(RecordKey::Master(txid)), _) => {
+                    let next = StoredRecord { txid, master: value.into(), extras: Vec::new() };
+                    if let Some(complete) = current.replace(next) {
+                        self.check_record(complete)?;
                     }
-                    (Some(RecordKey::Extra(txid, number)), Some((of, _, extras)))
-                        if *of == txid && number as usize == extras.len() + 1 =>
-                    {
-                        extras.push(Bytes::from(value));
-                    }
-                    (Some(RecordKey::Extra(txid, number)), _) => {
-                        stray.push(format!("page {number} of {txid} has no record"))
-                    }
-                    (None, _) => stray.push(format!("a record's key has {} bytes", key.len())),
                 }
-            } else {
-                complete.extend(current.take());
-            }
-            if ended || complete.len() >= 1000 {
-                self.check_records(std::mem::take(&mut complete))?;
-                stray.drain(..).for_each(|problem| self.report.problem(problem));
-                if ended || self.report.records % PROGRESS_EVERY < 1000 {
-                    (self.progress)(self.report.records, total.max(self.report.records));
+                (Some(RecordKey::Extra(txid, number)), Some(record))
+                    if record.txid == txid && number as usize == record.extras.len() + 1 =>
+                {
+                    record.extras.push(value.into());
                 }
-            }
-            if ended {
-                return Ok(());
+                (Some(RecordKey::Extra(txid, number)), _) => {
+                    self.report.problem(format!("page {number} of {txid} has no record"));
+                }
+                (None, _) => self.report.problem(format!("a record's key has {} bytes", key.len())),
             }
         }
+        if let Some(last) = current {
+            self.check_record(last)?;
+        }
+        self.show_progress();
+        Ok(())
     }
 
-    fn check_records(&mut self, records: Vec<(TxId, Bytes, Vec<Bytes>)>) -> Result<(), StoreError> {
-        for (txid, master, extras) in records {
-            self.report.records += 1;
-            let master = MasterPage::decode(master);
-            let extras: Result<Vec<OutputPage>, _> = extras.into_iter().map(OutputPage::decode).collect();
-            let parts = master.and_then(|master| extras.map(|extras| (master, extras)));
-            let parts = parts.and_then(|(master, extras)| {
-                TxRecord::assemble(txid, &master, &extras).map(|record| (master, extras, record))
-            });
-            match parts {
-                Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
-                Ok((master, extras, record)) => {
-                    self.check_entries(txid, &master, &extras)?;
-                    self.check_ties(&record)?;
-                }
+    fn show_progress(&self) {
+        let done = self.report.records;
+        (self.progress)(done, self.state.counts.records.max(done));
+    }
+
+    fn check_record(&mut self, record: StoredRecord) -> Result<(), StoreError> {
+        let StoredRecord { txid, master, extras } = record;
+        self.report.records += 1;
+        if self.report.records.is_multiple_of(PROGRESS_EVERY) {
+            self.show_progress();
+        }
+        let master = MasterPage::decode(master);
+        let extras: Result<Vec<OutputPage>, _> = extras.into_iter().map(OutputPage::decode).collect();
+        let parts = master.and_then(|master| extras.map(|extras| (master, extras)));
+        let parts = parts.and_then(|(master, extras)| {
+            TxRecord::assemble(txid, &master, &extras).map(|record| (master, extras, record))
+        });
+        match parts {
+            Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
+            Ok((master, extras, record)) => {
+                self.check_entries(txid, &master, &extras)?;
+                self.check_ties(&record)?;
             }
         }
         Ok(())
@@ -221,7 +216,10 @@ impl Verifier<'_> {
     fn indexes(&mut self) -> Result<(), StoreError> {
         for column in [Column::Due, Column::Pending, Column::Address] {
             let mut entries = 0;
-            self.all(column, |_, _| entries += 1)?;
+            for entry in self.all(column)? {
+                entry.map_err(engine_error("reading an index"))?;
+                entries += 1;
+            }
             self.report.index_entries += entries;
             let expected = self.index_entries.get(column.name()).copied().unwrap_or(0);
             if entries != expected {
@@ -232,10 +230,13 @@ impl Verifier<'_> {
         Ok(())
     }
 
+    /// Names stray entries as long as there is room for them in the report: each one takes reading a record.
     fn name_stray(&mut self, column: Column) -> Result<(), StoreError> {
-        let mut keys = Vec::new();
-        self.all(column, |key, _| keys.push(key.to_vec()))?;
-        for key in keys {
+        for entry in self.all(column)? {
+            if self.report.is_full() {
+                break;
+            }
+            let (key, _) = entry.map_err(engine_error("reading an index"))?;
             let txid = match column {
                 Column::Due => keys::parse_due(&key).map(|(_, txid)| txid),
                 Column::Pending => key.get(1..).and_then(keys::parse_due).map(|(_, txid)| txid),
@@ -246,7 +247,7 @@ impl Verifier<'_> {
                 continue;
             };
             let entries = readable(self.entries_of(txid).map(Some))?;
-            if entries.is_some_and(|entries| !entries.contains(&key)) {
+            if entries.is_some_and(|entries| !entries.contains(&*key)) {
                 self.report.problem(format!("index {} has a stray entry for {txid}", column.name()));
             }
         }
@@ -275,15 +276,20 @@ impl Verifier<'_> {
     /// The undo records form a chain from the last applied block down to the floor.
     fn undo_records(&mut self) -> Result<(), StoreError> {
         let mut undo = BTreeMap::new();
-        let mut broken = Vec::new();
-        self.all(Column::Undo, |key, value| {
-            match (key.try_into().map(u32::from_be_bytes), Undo::decode(value)) {
-                (Ok(height), Ok(record)) => drop(undo.insert(Height(height), record)),
-                (_, Err(error)) => broken.push(format!("undo record {key:02x?} cannot be read: {error}")),
-                (Err(_), _) => broken.push(format!("an undo record's key has {} bytes", key.len())),
+        for entry in self.all(Column::Undo)? {
+            let (key, value) = entry.map_err(engine_error("reading undo records"))?;
+            match (key.as_ref().try_into().map(u32::from_be_bytes), Undo::decode(value.into())) {
+                (Ok(height), Ok(record)) => {
+                    undo.insert(Height(height), (record.block, record.previous));
+                }
+                (_, Err(error)) => {
+                    self.report.problem(format!("undo record {key:02x?} cannot be read: {error}"));
+                }
+                (Err(_), _) => {
+                    self.report.problem(format!("an undo record's key has {} bytes", key.len()));
+                }
             }
-        })?;
-        broken.into_iter().for_each(|problem| self.report.problem(problem));
+        }
         let Some(chain) = self.state.chain else { return Ok(()) };
         let mut expected = Some(chain.last);
         while let Some(block) = expected {
@@ -291,10 +297,9 @@ impl Verifier<'_> {
                 break;
             }
             match undo.get(&block.height) {
-                Some(record) if record.block == block => expected = record.previous,
-                Some(record) => {
-                    self.report
-                        .problem(format!("undo of {} is for {}, not {block}", block.height, record.block));
+                Some((of, previous)) if *of == block => expected = *previous,
+                Some((of, _)) => {
+                    self.report.problem(format!("undo of {} is for {of}, not {block}", block.height));
                     break;
                 }
                 None => {

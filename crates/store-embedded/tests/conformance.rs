@@ -1,4 +1,6 @@
-//! The conformance suite on the embedded store: once with records cached, once with a cache that holds next to nothing.
+//! The conformance suite on the embedded store: with records cached, with a cache that holds next to nothing, and with two cores at
+//! work on every change. Nearly all changes of the suite are too small for a
+//! second core otherwise.
 #![allow(clippy::expect_used, reason = "tests: to panic is how they fail")]
 
 use std::sync::Arc;
@@ -14,11 +16,13 @@ use tempfile::TempDir;
 struct Factory {
     directory: TempDir,
     record_cache_bytes: u64,
+    two_cores_from: usize,
 }
 
 impl Factory {
     fn new(record_cache_bytes: u64) -> Self {
-        Self { directory: tempfile::tempdir().expect("a directory"), record_cache_bytes }
+        let two_cores_from = EmbeddedOptions::default().two_cores_from;
+        Self { directory: tempfile::tempdir().expect("a directory"), record_cache_bytes, two_cores_from }
     }
 }
 
@@ -29,6 +33,7 @@ impl StoreFactory for Factory {
         let options = EmbeddedOptions {
             record_cache_bytes: self.record_cache_bytes,
             mined_heights_bytes: self.record_cache_bytes,
+            two_cores_from: self.two_cores_from,
             block_cache_bytes: 1 << 20,
             write_buffer_bytes: 1 << 20,
             address_index: AddressIndexing { address: true, credential: true },
@@ -47,4 +52,9 @@ mod cached {
 mod uncached {
     use super::*;
     conformance_suite!(Factory::new(1 << 10));
+}
+
+mod two_cores {
+    use super::*;
+    conformance_suite!(Factory { two_cores_from: 0, ..Factory::new(1 << 20) });
 }

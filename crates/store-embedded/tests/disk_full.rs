@@ -1,5 +1,5 @@
-//! Writes that fail: an injected error, and a disk that is really full. What was acknowledged stays, the store says what is
-//! wrong and refuses to go on, reading works, and after the cause is mended and the store is opened again it goes on.
+//! Writes that fail: an injected error, a disk that is really full, and files that may not grow. What was acknowledged stays, the
+//! store says what is wrong and refuses to go on, reading works, and after the cause is mended and the store is opened again it goes on.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: to panic is how they fail")]
 
 mod harness;
@@ -15,6 +15,7 @@ use harness::{
     timeline::{Timeline, Workload},
     verify,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sapwood_store::{StoreDiagnose, StoreError, StoreRead};
 use sapwood_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use sapwood_types::TxRecord;
@@ -157,33 +158,45 @@ impl Drop for SmallDisk {
     }
 }
 
-async fn a_full_disk(durability: Durability, write_buffer_bytes: usize) {
-    let disk = match SmallDisk::new("48m") {
-        Ok(disk) => disk,
-        Err(why) => return println!("skipped: a small file system cannot be mounted here: {why}"),
-    };
-    let directory = disk.at.join("store");
+/// A small file system. Nothing where it cannot be mounted; `SAPWOOD_DEMAND_MOUNT=1` makes that a failure.
+fn small_disk() -> Option<SmallDisk> {
+    let disk = SmallDisk::new("48m");
+    if let Err(why) = &disk {
+        let why = format!("a small file system cannot be mounted here: {why}");
+        assert!(std::env::var_os("SAPWOOD_DEMAND_MOUNT").is_none_or(|demand| demand != "1"), "{why}");
+        eprintln!("SKIPPED, nothing was tested: {why}");
+    }
+    disk.ok()
+}
+
+/// Fills a store until nothing can be written any more, for the reason named; then mends that, and finds all that was acknowledged.
+async fn fill_and_mend(directory: &Path, options: EmbeddedOptions, because_of: &str, mend: impl FnOnce()) {
     let mut timeline = Timeline::new(Workload::Filling, 7);
     let policy = timeline.policy();
-    let options = EmbeddedOptions { durability, write_buffer_bytes, ..options() };
-    let store = EmbeddedStore::open(&directory, policy, options.clone()).unwrap();
+    let store = EmbeddedStore::open(directory, policy, options.clone()).unwrap();
     let error = work_until_it_fails(&store, &mut timeline).await;
     let StoreError::Engine { cause, .. } = &error else { panic!("not an engine's error: {error:?}") };
-    assert!(cause.contains("No space left"), "{cause}");
-    println!("{durability:?}: full after {} blocks: {error}", timeline.at() - 1);
+    assert!(cause.contains(because_of), "{cause}");
+    println!("{:?}: full after {} blocks: {error}", options.durability, timeline.at() - 1);
     assert!(timeline.at() > 20, "nothing fitted, so nothing was shown");
-    assert_refuses_every_write(&store, "No space left").await;
+    assert_refuses_every_write(&store, because_of).await;
     let failed = timeline.at();
     assert_reads_work(&store, &mut timeline, failed - 1).await;
     drop(store);
     // Still full: it may open or not, but it says why, and does no harm.
-    match EmbeddedStore::open(&directory, policy, options).err() {
-        None => println!("it opens on the full disk"),
-        Some(error @ StoreError::Engine { .. }) => println!("it does not open on the full disk: {error}"),
+    match EmbeddedStore::open(directory, policy, options).err() {
+        None => println!("it opens although nothing can be written"),
+        Some(error @ StoreError::Engine { .. }) => println!("it does not open: {error}"),
         Some(error) => panic!("not an engine's error: {error:?}"),
     }
-    disk.resize("200m");
-    assert_goes_on(&directory, &mut timeline, &[failed - 1, failed]).await;
+    mend();
+    assert_goes_on(directory, &mut timeline, &[failed - 1, failed]).await;
+}
+
+async fn a_full_disk(durability: Durability, write_buffer_bytes: usize) {
+    let Some(disk) = small_disk() else { return };
+    let options = EmbeddedOptions { durability, write_buffer_bytes, ..options() };
+    fill_and_mend(&disk.at.join("store"), options, "No space left", || disk.resize("200m")).await;
 }
 
 #[tokio::test]
@@ -194,4 +207,62 @@ async fn a_full_disk_loses_nothing_acknowledged() {
 #[tokio::test]
 async fn a_full_disk_loses_nothing_acknowledged_when_every_write_is_synchronised() {
     a_full_disk(Durability::PowerLoss, 4 << 20).await;
+}
+
+/// Set in the process whose files may not grow beyond a limit.
+const LIMITED: &str = "SAPWOOD_LIMITED_FILES";
+
+/// Runs an ignored test of this binary in a process that is told when it hits a limit of files, rather than ended: a limit holds for a
+/// whole process, and what becomes of its signal can only be set from outside without unsafe code.
+fn run_limited(test: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env(LIMITED, "1");
+    let output = command.output().unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (said(&output.stdout), said(&output.stderr));
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    assert!(out.contains("full after"), "it did nothing:\n{out}\n{err}");
+}
+
+/// No file may have more bytes. Nothing lifts the limit.
+fn limit_files(bytes: Option<u64>) {
+    let limit = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: bytes.or(limit.maximum), ..limit }).unwrap();
+}
+
+/// A full disk where nothing may be mounted: a write beyond the limit fails like one to a device that is full.
+async fn files_that_cannot_grow(limit: u64, write_buffer_bytes: usize) {
+    if std::env::var_os(LIMITED).is_none() {
+        return println!("not the process for it: nothing to do");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    limit_files(Some(limit));
+    let options = EmbeddedOptions { write_buffer_bytes, ..options() };
+    fill_and_mend(directory.path(), options, "File too large", || limit_files(None)).await;
+}
+
+#[test]
+fn a_log_that_cannot_grow_loses_nothing_acknowledged() {
+    run_limited("log_that_cannot_grow");
+}
+
+#[test]
+fn a_compaction_that_cannot_write_loses_nothing_acknowledged() {
+    run_limited("compaction_that_cannot_write");
+}
+
+/// The buffers hold more than the log may, so the write itself fails.
+#[tokio::test]
+#[ignore = "the process whose log cannot grow"]
+async fn log_that_cannot_grow() {
+    files_that_cannot_grow(8 << 20, 16 << 20).await;
+}
+
+/// The log of a buffer fits, and so does the file it is flushed to. What several of them are compacted to does not, which the engine
+/// notices in the background.
+#[tokio::test]
+#[ignore = "the process whose compactions cannot write"]
+async fn compaction_that_cannot_write() {
+    files_that_cannot_grow(4 << 20, 1 << 20).await;
 }

@@ -96,6 +96,7 @@ fn a_second_open_in_another_process_is_refused_and_names_the_directory() {
         seed: 1,
         from: 0,
         durability: Durability::ProcessCrash,
+        write_buffer_bytes: options().write_buffer_bytes,
         end_at: None,
     };
     let mut child = orders.command("worker").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

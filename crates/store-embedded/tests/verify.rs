@@ -199,6 +199,23 @@ async fn a_stray_address_entry_is_named() {
     assert_names(&report, &["stray", "address", &scene.parent.txid.to_string()]);
 }
 
+/// A damaged index can be larger than memory, and looking into each of its entries could take days.
+#[tokio::test]
+async fn stray_entries_are_named_up_to_the_limit_of_the_report() {
+    let scene = Scene::new().await;
+    let damage = |raw: &Raw| {
+        for number in 0..3000_u32 {
+            raw.put("due", by_height(number, &scene.parent.txid), []);
+        }
+    };
+    let report = scene.after(damage).await;
+    assert_names(&report, &["index due has 3003 entries, not 3"]);
+    assert_eq!((report.problems.len(), report.more), (1000, 0));
+    let stray = report.problems.iter().filter(|problem| problem.contains("stray entry")).count();
+    assert_eq!(stray, 999);
+    assert!(report.to_string().ends_with("at least 1000 problems"), "{report}");
+}
+
 #[tokio::test]
 async fn keys_of_the_wrong_length_are_named() {
     for family in ["due", "pending", "address"] {

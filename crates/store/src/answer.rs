@@ -167,7 +167,7 @@ pub struct VerifyReport {
     pub index_entries: u64,
     /// What is broken, each with the record or entry it is about. Bounded: see `more`.
     pub problems: Vec<String>,
-    /// How many more problems there are than are listed.
+    /// How many more problems were found than are listed. Some kinds are not looked for any more once the list is full.
     pub more: u64,
 }
 
@@ -177,10 +177,16 @@ impl VerifyReport {
         self.problems.is_empty() && self.more == 0
     }
 
+    const LISTED: usize = 1000;
+
+    /// Whether further problems are only counted.
+    pub fn is_full(&self) -> bool {
+        self.problems.len() >= Self::LISTED
+    }
+
     /// Notes a problem; beyond a thousand they are only counted.
     pub fn problem(&mut self, text: impl Into<String>) {
-        const LISTED: usize = 1000;
-        if self.problems.len() < LISTED { self.problems.push(text.into()) } else { self.more += 1 }
+        if self.is_full() { self.more += 1 } else { self.problems.push(text.into()) }
     }
 }
 
@@ -193,6 +199,11 @@ impl fmt::Display for VerifyReport {
         for problem in &self.problems {
             writeln!(f, "broken: {problem}")?;
         }
-        write!(f, "{} problems in all", self.problems.len() as u64 + self.more)
+        let found = self.problems.len() as u64 + self.more;
+        if self.is_full() {
+            write!(f, "at least {found} problems")
+        } else {
+            write!(f, "{found} problems in all")
+        }
     }
 }

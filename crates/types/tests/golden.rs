@@ -582,6 +582,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("master_page/full", hex(MASTER_FULL)),
         ("master_page/long", hex(MASTER_LONG)),
         ("output_page/further", hex(FURTHER_PAGE)),
+        ("tx_file/coinbase", hex(FILE)),
         ("undo/least", hex(UNDO_LEAST)),
         ("undo/full", hex(UNDO_FULL)),
         ("record/small", framed(&[MASTER_SMALL])),

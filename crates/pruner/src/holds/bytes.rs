@@ -100,6 +100,9 @@ mod tests {
         assert_eq!(encode(&holds), bytes);
         assert_eq!(decode(Bytes::from_static(bytes)), Ok(holds));
         assert_eq!(encode(&BTreeMap::new()), &[1, 0][..]);
+        // Fuzzing starts from the same bytes.
+        assert_eq!(bytes, include_bytes!("../../../../fuzz/seeds/holds/two"));
+        assert_eq!([1, 0], *include_bytes!("../../../../fuzz/seeds/holds/none"));
     }
 
     #[test]

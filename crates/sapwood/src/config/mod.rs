@@ -85,6 +85,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use sapwood_store_embedded::EmbeddedOptions;
+
     use super::*;
 
     fn read(text: &str) -> anyhow::Result<Config> {
@@ -102,6 +104,14 @@ mod tests {
         };
         let printed = render(&changed).unwrap();
         assert!(printed.contains("retention = 1000") && !printed.contains("hunter2"), "{printed}");
+    }
+
+    #[test]
+    fn the_store_gets_what_is_set_and_its_own_defaults_otherwise() {
+        let store = |text: &str| EmbeddedOptions::from(&read(text).unwrap().store);
+        assert_eq!(format!("{:?}", store("")), format!("{:?}", EmbeddedOptions::default()));
+        assert_eq!(store("[store]\nmined_heights_mib = 0").mined_heights_bytes, 0);
+        assert_eq!(store("[store]\nmined_heights_mib = 149").mined_heights_bytes, 149 << 20);
     }
 
     #[test]

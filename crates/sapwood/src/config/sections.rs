@@ -166,6 +166,7 @@ pub(crate) enum Survives {
 pub(crate) struct StoreSection {
     pub(crate) block_cache_mib: usize,
     pub(crate) record_cache_mib: usize,
+    pub(crate) mined_heights_mib: usize,
     pub(crate) write_buffer_mib: usize,
     pub(crate) write_buffers: u16,
     pub(crate) background_jobs: u16,
@@ -180,6 +181,7 @@ impl Default for StoreSection {
         Self {
             block_cache_mib: options.block_cache_bytes >> 20,
             record_cache_mib: (options.record_cache_bytes >> 20) as usize,
+            mined_heights_mib: (options.mined_heights_bytes >> 20) as usize,
             write_buffer_mib: options.write_buffer_bytes >> 20,
             write_buffers: options.write_buffers.unsigned_abs() as u16,
             background_jobs: options.background_jobs.unsigned_abs() as u16,
@@ -195,6 +197,7 @@ impl From<&StoreSection> for EmbeddedOptions {
         EmbeddedOptions {
             block_cache_bytes: section.block_cache_mib << 20,
             record_cache_bytes: (section.record_cache_mib as u64) << 20,
+            mined_heights_bytes: (section.mined_heights_mib as u64) << 20,
             write_buffer_bytes: section.write_buffer_mib << 20,
             write_buffers: section.write_buffers.into(),
             background_jobs: section.background_jobs.into(),

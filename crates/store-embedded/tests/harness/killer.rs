@@ -5,6 +5,7 @@ use std::{
     fmt,
     io::{BufRead, BufReader, Lines},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{Child, ChildStderr, Stdio},
     thread,
     time::{Duration, Instant},
@@ -77,6 +78,8 @@ pub(crate) struct Tally {
     under_way_done: u64,
     /// Opening times after a kill.
     reopened: Vec<Duration>,
+    /// Bytes of log a kill left to be replayed, at most.
+    most_log: u64,
     /// How many acknowledged operations were gone. Only without a log may there be any.
     gone: u64,
 }
@@ -90,6 +93,10 @@ impl Tally {
         self.gone
     }
 
+    pub(crate) fn most_log(&self) -> u64 {
+        self.most_log
+    }
+
     /// Every kind of kill has to have happened, and some must have hit an operation under way: or the loop proves nothing.
     pub(crate) fn check(&self) {
         println!("{self}");
@@ -101,6 +108,11 @@ impl Tally {
         }
         let hit = self.under_way_done > 0 || self.gone > 0;
         assert!(hit, "no kill hit an operation that was written and not acknowledged");
+        self.check_reopening();
+    }
+
+    /// Reopening has never taken long.
+    pub(crate) fn check_reopening(&self) {
         let slowest = self.reopened.iter().max().unwrap();
         assert!(*slowest < REOPEN_AT_MOST, "reopening took {slowest:?}");
     }
@@ -115,7 +127,11 @@ impl fmt::Display for Tally {
         writeln!(f, "{} kills: {:?}", self.kills(), self.kills)?;
         writeln!(f, "{} operations acknowledged, {} gone", self.operations, self.gone)?;
         writeln!(f, "{} kills hit an operation that was written and not acknowledged", self.under_way_done)?;
-        write!(f, "reopening took {median:.1?} typically, {most:.1?} at most")
+        write!(
+            f,
+            "reopening took {median:.1?} typically, {most:.1?} at most; up to {} bytes of log",
+            self.most_log
+        )
     }
 }
 
@@ -128,6 +144,9 @@ pub(crate) struct Life {
     durability: Durability,
     /// How many operations the store has seen.
     at: u64,
+    /// About how many operations a worker does before it is killed.
+    patience: u64,
+    write_buffer_bytes: usize,
     rng: Rng,
     runtime: Runtime,
     /// The ignored test that is a worker.
@@ -136,6 +155,8 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn new(workload: Workload, seed: u64, durability: Durability, worker: &'static str) -> Self {
+        // Without a log there has to be more to lose than fits into the engine's buffers.
+        let patience = if durability == Durability::CleanStopOnly { 60 } else { 10 };
         Life {
             directory: tempfile::tempdir().unwrap(),
             timeline: Timeline::new(workload, seed),
@@ -143,18 +164,23 @@ impl Life {
             seed,
             durability,
             at: 0,
+            patience,
+            write_buffer_bytes: options().write_buffer_bytes,
             rng: Rng::new(!seed),
             runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
             worker,
         }
     }
 
+    /// The same with workers that do about so many operations before they are killed, with buffers of this size.
+    pub(crate) fn with_long_lives(self, patience: u64, write_buffer_bytes: usize) -> Self {
+        Life { patience, write_buffer_bytes, ..self }
+    }
+
     /// Kills so many workers on this store, one after the other. What is wrong is kept for a closer look.
     pub(crate) fn live(mut self, crashes: u64, tally: &mut Tally) {
-        // Without a log there has to be more to lose than fits into the engine's buffers.
-        let patience = if self.durability == Durability::CleanStopOnly { 60 } else { 10 };
         for number in 1..=crashes {
-            let kill = Kill::pick(&mut self.rng, number, patience);
+            let kill = Kill::pick(&mut self.rng, number, self.patience);
             if let Err(problem) = self.crash(&kill, tally) {
                 let before = self.at;
                 let Life { directory, workload, seed, durability, .. } = self;
@@ -179,12 +205,14 @@ impl Life {
             seed: self.seed,
             from: self.at,
             durability: self.durability,
+            write_buffer_bytes: self.write_buffer_bytes,
             end_at,
         };
         let mut command = orders.command(self.worker);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let heard = Watched::new(child, self.at).kill(kill)?;
         let acknowledged = heard.acknowledged;
+        tally.most_log = tally.most_log.max(log_bytes(self.directory.path()));
         let (digest, took) = self.reopen()?;
         let found = self.find(digest, heard, kill)?;
         *tally.kills.entry(kill.name()).or_default() += 1;
@@ -198,7 +226,8 @@ impl Life {
 
     /// Opens what is left, has it check itself, and takes its digest.
     fn reopen(&self) -> Result<([u8; 32], Duration), String> {
-        let options = EmbeddedOptions { durability: self.durability, ..options() };
+        let (durability, write_buffer_bytes) = (self.durability, self.write_buffer_bytes);
+        let options = EmbeddedOptions { durability, write_buffer_bytes, ..options() };
         let start = Instant::now();
         let store = EmbeddedStore::open(self.directory.path(), self.timeline.policy(), options);
         let store = store.map_err(|error| format!("the store does not open: {error}"))?;
@@ -244,6 +273,13 @@ struct Heard {
     acknowledged: u64,
     /// The last operation it began.
     under_way: u64,
+}
+
+/// The bytes of the log in a directory that nobody has open.
+fn log_bytes(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let logs = entries.filter(|entry| entry.path().extension().is_some_and(|name| name == "log"));
+    logs.map(|log| log.metadata().unwrap().len()).sum()
 }
 
 /// A worker that is being listened to.

@@ -46,6 +46,7 @@ pub(crate) struct Orders {
     /// How many operations the store has seen already.
     pub(crate) from: u64,
     pub(crate) durability: Durability,
+    pub(crate) write_buffer_bytes: usize,
     /// Where to end itself: the point, and at which time of reaching it.
     pub(crate) end_at: Option<(String, u64)>,
 }
@@ -56,12 +57,15 @@ const DURABILITIES: [Durability; 3] =
 impl Orders {
     /// The command that starts a worker with these orders, by way of the ignored test of this name.
     pub(crate) fn command(&self, test: &str) -> Command {
-        let Orders { workload, seed, from, durability, .. } = self;
+        let Orders { workload, seed, from, durability, write_buffer_bytes, .. } = self;
         let (point, hit) = self.end_at.clone().unwrap_or(("nowhere".into(), 0));
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(DIRECTORY, &self.directory);
-        command.env(ORDERS, format!("{workload} {seed} {from} {durability:?} {point} {hit}"));
+        command.env(
+            ORDERS,
+            format!("{workload} {seed} {from} {durability:?} {write_buffer_bytes} {point} {hit}"),
+        );
         command
     }
 
@@ -74,8 +78,9 @@ impl Orders {
         let (seed, from) = (word().parse().unwrap(), word().parse().unwrap());
         let durability = word();
         let durability = DURABILITIES.into_iter().find(|known| format!("{known:?}") == durability).unwrap();
+        let write_buffer_bytes = word().parse().unwrap();
         let end_at = Some((word().to_owned(), word().parse().unwrap()));
-        Some(Orders { directory, workload, seed, from, durability, end_at })
+        Some(Orders { directory, workload, seed, from, durability, write_buffer_bytes, end_at })
     }
 }
 
@@ -122,7 +127,8 @@ pub(crate) fn work() {
     let faults = orders
         .end_at
         .map(|(point, hit)| -> Arc<dyn Faults> { Arc::new(EndAt { point, left: AtomicU64::new(hit) }) });
-    let options = EmbeddedOptions { durability: orders.durability, faults, ..options() };
+    let Orders { durability, write_buffer_bytes, .. } = orders;
+    let options = EmbeddedOptions { durability, write_buffer_bytes, faults, ..options() };
     say(OPENING);
     let store = EmbeddedStore::open(&orders.directory, timeline.policy(), options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
