@@ -22,7 +22,14 @@ const BESIDE: Duration = Duration::from_millis(50);
 
 /// Stops the next visitor of a point until it is let go, or makes it fail.
 #[derive(Default)]
-struct Point(Mutex<Option<(&'static str, Sender<()>, Receiver<Result<(), String>>)>>);
+struct Point(Mutex<Option<Stop>>);
+
+/// Where somebody is to be stopped.
+struct Stop {
+    point: &'static str,
+    arrived: Sender<()>,
+    go: Receiver<Result<(), String>>,
+}
 
 /// A visitor to come.
 struct Visit {
@@ -34,7 +41,8 @@ impl Point {
     fn stop_at(&self, point: &'static str) -> Visit {
         let (here, arrived) = channel();
         let (go, told) = channel();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((point, here, told));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Stop { point, arrived: here, go: told });
         Visit { arrived, go }
     }
 }
@@ -42,10 +50,10 @@ impl Point {
 impl Faults for Point {
     fn reached(&self, point: &'static str) -> Result<(), String> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, here, told)) = waiting.take_if(|(wanted, ..)| *wanted == point) else { return Ok(()) };
+        let Some(stop) = waiting.take_if(|stop| stop.point == point) else { return Ok(()) };
         drop(waiting);
-        here.send(()).unwrap();
-        told.recv().unwrap_or(Ok(()))
+        stop.arrived.send(()).unwrap();
+        stop.go.recv().unwrap_or(Ok(()))
     }
 }
 
