@@ -22,8 +22,14 @@ impl StoreFactory for Plain {
     }
 }
 
-const NEVER_REFUSED: [&str; 5] =
-    ["preserve", "expire_preservations", "prune_undo", "set_mined (unset)", "seen after a step"];
+const NEVER_REFUSED: [&str; 6] = [
+    "preserve",
+    "expire_preservations",
+    "end_preservations",
+    "prune_undo",
+    "set_mined (unset)",
+    "seen after a step",
+];
 
 #[test]
 fn every_operation_succeeds_and_fails_often() {

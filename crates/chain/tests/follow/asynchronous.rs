@@ -22,7 +22,8 @@ async fn blocks_are_applied_in_order_and_drained_on_close() {
     let blocks = longer(&[], "block", 50);
     for block in &blocks {
         assert_eq!(node.chain.apply(Arc::clone(block), ApplyOptions::default()).await, Ok(None));
-        assert!(node.chain.queued() <= 4 + 1, "the queue is bounded");
+        // As many may be under way in a row as may wait.
+        assert!(node.chain.queued() <= 4 + 4, "the queue is bounded");
     }
     node.chain.close().await.unwrap();
     assert_eq!(node.chain.queued(), 0);
