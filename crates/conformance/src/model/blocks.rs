@@ -32,7 +32,16 @@ pub struct UndoTx {
     /// Whether the store knew it, unmined, before the block.
     pub known: bool,
     /// The mined record it wrote over.
-    pub replaced: Option<TxRecord>,
+    pub replaced: Option<Replaced>,
+}
+
+/// A record that was written over.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// The record.
+    pub record: TxRecord,
+    /// Outputs whose spenders were forgotten by then: nobody can tell what has become of those since.
+    pub forgotten: Vec<OutPoint>,
 }
 
 impl Model {
@@ -142,7 +151,9 @@ impl Model {
             if unspent > 0 && !options.allow_overwrite {
                 return Err(TxProblem::Duplicate { unspent });
             }
-            undo = UndoTx { txid, known: false, replaced: Some(old.clone()) };
+            let record = old.clone();
+            let forgotten = self.forgotten.iter().filter(|outpoint| outpoint.txid == txid).copied().collect();
+            undo = UndoTx { txid, known: false, replaced: Some(Replaced { record, forgotten }) };
             self.remove(txid);
         }
         let entry = MinedIn { block_id: mark.id, height: mark.height, subtree: 0, on_longest_chain: true };
@@ -307,10 +318,14 @@ impl Model {
         Ok(())
     }
 
-    /// A record that was written over is as it was, but for what has become of those that spent from it meanwhile.
-    fn come_back(&mut self, mut record: TxRecord) {
-        for slot in &mut record.slots {
+    /// A record that was written over is as it was, but for what has become of those that spent from it meanwhile, as far as it is
+    /// known who they were.
+    fn come_back(&mut self, Replaced { mut record, forgotten }: Replaced) {
+        for (vout, slot) in (0..).zip(&mut record.slots) {
             let Slot::Spent { spender, child_mined_at } = *slot else { continue };
+            if forgotten.contains(&OutPoint::new(record.txid, vout)) {
+                continue;
+            }
             let now = match self.record(spender.child) {
                 Some(child) if child.head.is_conflicting() => Slot::Unspent,
                 Some(_) => Slot::spent(spender, self.mined_at(spender.child)),
@@ -322,6 +337,7 @@ impl Model {
         let lost = |child: &TxId| self.record(*child).is_some_and(|child| child.head.is_conflicting());
         record.head.conflicting_children.retain(lost);
         self.insert(record);
+        self.forgotten.extend(forgotten);
     }
 
     /// Drops undo records no rollback can need.

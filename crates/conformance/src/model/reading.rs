@@ -6,7 +6,7 @@ use sapwood_rules::{SpendStatus, spendability::status};
 use sapwood_store::{AddressKind, Counts, Order, UnminedTx, Utxo};
 use sapwood_types::{AddressHash, BlockMark, Height, OutPoint, ReplacedRecord, Slot, TxId, TxRecord, Undo};
 
-use super::{Model, ModelUndo};
+use super::{Model, ModelUndo, blocks::Replaced};
 
 impl Model {
     /// A record as the store under test shows it.
@@ -168,10 +168,11 @@ impl ModelUndo {
             let txs = self.txs.iter().filter(move |tx| tx.known == known);
             txs.map(|tx| tx.txid).collect()
         };
-        let replaced = self.txs.iter().filter_map(|tx| tx.replaced.as_ref()).map(|record| {
-            let (master, extras) = record.to_pages();
-            ReplacedRecord { txid: record.txid, master, extras }
-        });
+        let replaced =
+            self.txs.iter().filter_map(|tx| tx.replaced.as_ref()).map(|Replaced { record, .. }| {
+                let (master, extras) = record.to_pages();
+                ReplacedRecord { txid: record.txid, master, extras }
+            });
         Undo {
             block: self.block,
             previous: self.previous,
