@@ -24,7 +24,7 @@ pub mod spendability;
 pub mod verdict;
 
 pub use holds::{Hold, SafeHeight, safe_height};
-pub use lifecycle::{delete_at, settled_at};
+pub use lifecycle::{delete_at, settled, settled_at};
 pub use policy::{Policy, PolicyError};
 pub use spendability::{SpendRefusal, SpendStatus};
 pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge};

@@ -4,7 +4,7 @@
 //! for the loser of a double spend, the moment it lost. A record may go `retention` blocks after it settled. The store
 //! indexes settled records by this height rather than by the sum, so that a new retention takes effect at once.
 
-use sapwood_types::{Height, MasterPage};
+use sapwood_types::{AllSlots, Height, MasterPage, TxHead};
 
 /// The height at which the record settled; nothing while anybody may still need it.
 ///
@@ -16,20 +16,24 @@ use sapwood_types::{Height, MasterPage};
 /// One with a reassigned output never settles, not even as a loser: that somebody's coin was given to somebody else is noted in
 /// this record and nowhere else.
 pub fn settled_at(record: &MasterPage) -> Option<Height> {
-    let head = &record.head;
+    settled(&record.head, record.all_slots())
+}
+
+/// See [`settled_at`]: it is a matter of what changes of a record, and of nothing else.
+pub fn settled(head: &TxHead, slots: AllSlots) -> Option<Height> {
     let pinned = head.creating || head.locked || head.preserve_until.is_some();
     if pinned || !head.reassignments.is_empty() {
         return None;
     }
     if let Some(since) = head.conflicting_since {
-        let needed = record.claimed_slots() > 0 || record.latest_child().is_some();
+        let needed = slots.claimed() > 0 || slots.latest_child().is_some();
         return if needed { None } else { Some(since) };
     }
     let mined_at = head.mined_at()?;
-    if record.open_slots() > 0 {
+    if slots.open() > 0 {
         return None;
     }
-    Some(record.latest_child().map_or(mined_at, |child| child.max(mined_at)))
+    Some(slots.latest_child().map_or(mined_at, |child| child.max(mined_at)))
 }
 
 /// The height at which a record that settled at `settled` may go. With a retention of 0 it never may.
@@ -65,7 +69,7 @@ pub fn preserve_until(before: Option<Height>, until: Height) -> Height {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxHead, TxId, page::pages_of};
+    use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxId, page::pages_of};
 
     use super::*;
 

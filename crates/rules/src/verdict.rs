@@ -183,8 +183,8 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
         return Some(KeepReason::Preserved { until });
     }
     if head.is_conflicting() {
-        let claimed = record.claimed_slots();
-        let needed = claimed > 0 || record.latest_child().is_some();
+        let claimed = record.all_slots().claimed();
+        let needed = claimed > 0 || record.all_slots().latest_child().is_some();
         return needed.then_some(KeepReason::ConflictStillNeeded { claimed });
     }
     if head.mined_at().is_none() {
@@ -210,7 +210,7 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
 /// changes the words of the reason, never the verdict.
 fn waiting_slots(record: &MasterPage) -> u32 {
     let frozen = record.page.slots.iter().filter(|slot| **slot == Slot::Frozen).count() as u32;
-    record.claimed_slots() - frozen
+    record.all_slots().claimed() - frozen
 }
 
 /// Judges a record by its own content, the chain's height and the holds.

@@ -3,10 +3,10 @@
 use rocksdb::{ColumnFamily, WriteBatch};
 use sapwood_store::{
     IndexChange, StoreError,
-    changes::IndexEntry,
+    changes::{IndexEntry, RecordChange},
     working_set::{Entry, PageKey},
 };
-use sapwood_types::{Height, MasterPage, OutputPage, TxId, codec::Writer};
+use sapwood_types::{Height, OutputPage, TxId};
 
 use crate::{columns::Column, engine::Engine, keys};
 
@@ -22,8 +22,6 @@ pub(crate) struct Batch<'a> {
     address: &'a ColumnFamily,
     /// The lowest height at which it lists a record as due.
     pub(crate) lowest_due: Option<Height>,
-    /// Used again for each page: a page goes from its parts into the batch by way of memory that is always at hand.
-    page: Writer,
 }
 
 impl<'a> Batch<'a> {
@@ -36,18 +34,13 @@ impl<'a> Batch<'a> {
             pending: engine.column(Column::Pending)?,
             address: engine.column(Column::Address)?,
             lowest_due: None,
-            page: Writer::default(),
         })
     }
 
     /// A first page comes, changes or goes.
-    pub(crate) fn master(&mut self, txid: &TxId, entry: &Entry<MasterPage>) {
-        match &entry.now {
-            Some(page) => {
-                self.page.clear();
-                page.encode_to(&mut self.page);
-                self.batch.put_cf(self.records, txid.0, self.page.written());
-            }
+    pub(crate) fn master(&mut self, txid: &TxId, record: &RecordChange) {
+        match &record.now {
+            Some(side) => self.batch.put_cf(self.records, txid.0, side.stored.bytes()),
             None => self.batch.delete_cf(self.records, txid.0),
         }
     }

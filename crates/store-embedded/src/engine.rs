@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rocksdb::{ColumnFamily, DB, ReadOptions, WriteBatch, WriteOptions};
 use sapwood_rules::Policy;
 use sapwood_store::{AddressIndexing, StoreError, UtxoSet, working_set::PageKey};
-use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
+use sapwood_types::{DecodeError, MasterPage, OutputPage, StoredMaster, TxId};
 
 use crate::{
     beside::beside,
@@ -218,17 +218,17 @@ impl Engine {
         &self,
         txids: &[TxId],
         options: &ReadOptions,
-    ) -> Result<Vec<Option<MasterPage>>, StoreError> {
+    ) -> Result<Vec<Option<StoredMaster>>, StoreError> {
         let mut pages = Vec::with_capacity(txids.len());
-        self.read_raw_masters(txids, options, |txid, bytes| {
-            pages.push(bytes.map(|bytes| decode_master(txid, Bytes::copy_from_slice(bytes))).transpose()?);
+        self.read_raw_masters(txids, options, |_, bytes| {
+            pages.push(bytes.map(StoredMaster::new));
             Ok(())
         })?;
         Ok(pages)
     }
 
     /// Like [`read_masters`](Self::read_masters), by two cores if there are many.
-    pub(crate) fn read_many_masters(&self, txids: &[TxId]) -> Result<Vec<Option<MasterPage>>, StoreError> {
+    pub(crate) fn read_many_masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
         let read = |txids| self.read_masters(txids, &ReadOptions::default());
         let (first, second) = txids.split_at(txids.len() / 2);
         let (first, second) = beside(self.is_large(txids.len()), || read(first), || read(second));

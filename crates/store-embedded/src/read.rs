@@ -11,7 +11,7 @@ use sapwood_store::{
     Utxo, UtxoSet, WorkingSet, check_limit, working_set::PageKey,
 };
 use sapwood_types::{
-    BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, TxBody, TxId, TxRecord, Undo,
+    BlockMark, DecodeError, Height, OutPoint, OutputPage, StoredMaster, TxBody, TxId, TxRecord, Undo,
 };
 
 use crate::{
@@ -134,9 +134,8 @@ fn next_cursor(mut found: Vec<Bytes>, more: bool) -> Option<Cursor> {
 }
 
 impl PageSource for Snapshot<'_> {
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
-        let found = self.engine.read_masters(txids, &self.options())?;
-        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
+        self.engine.read_masters(txids, &self.options())
     }
 
     fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {

@@ -6,11 +6,11 @@ use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
 use sapwood_store::{
     BatchError, BatchResult, Changes, PageSource, StoreError, WorkingSet,
-    changes::{CountChanges, record_changes},
+    changes::{CountChanges, Side, record_changes},
     error::ItemError,
-    working_set::{Entry, PageKey},
+    working_set::PageKey,
 };
-use sapwood_types::{Height, MasterPage, OutputPage, TxId, Undo};
+use sapwood_types::{Height, MasterPage, OutputPage, StoredMaster, TxId, Undo};
 
 use crate::{
     batch::Batch,
@@ -43,31 +43,23 @@ struct WriterPages<'a> {
     under_way: Option<&'a Changes>,
 }
 
-impl WriterPages<'_> {
-    /// What is being written of this: the database may or may not have it yet.
-    fn being_written<T>(&self, find: impl FnOnce(&Changes) -> Option<&Entry<T>>) -> Option<&Entry<T>> {
-        self.under_way.and_then(find)
-    }
-}
-
 impl PageSource for WriterPages<'_> {
-    fn at_hand(&self, txid: &TxId) -> Option<Option<Arc<MasterPage>>> {
-        match self.being_written(|changes| changes.master(txid)) {
-            Some(entry) => Some(entry.now.clone()),
+    fn at_hand(&self, txid: &TxId) -> Option<Option<StoredMaster>> {
+        match self.under_way.and_then(|changes| changes.master(txid)) {
+            // The database may or may not have it yet.
+            Some(record) => Some(record.now.as_ref().map(|side| side.stored.clone())),
             None => self.cache.get(txid).map(Some),
         }
     }
 
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError> {
-        let found = self.engine.read_many_masters(txids)?;
-        Ok(found.into_iter().map(|page| page.map(Arc::new)).collect())
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
+        self.engine.read_many_masters(txids)
     }
 
     fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
         let found = self.engine.read_extras(keys, &ReadOptions::default())?;
-        let page = |(key, read): (&PageKey, Option<OutputPage>)| match self
-            .being_written(|changes| changes.extra(key))
-        {
+        let under_way = |key: &PageKey| self.under_way.and_then(|changes| changes.extra(key));
+        let page = |(key, read): (&PageKey, Option<OutputPage>)| match under_way(key) {
             Some(entry) => entry.now.clone(),
             None => read.map(Arc::new),
         };
@@ -158,7 +150,7 @@ impl Engine {
         };
         let result = operation(&mut change)?;
         let Change { set, mut state, policy, undo, undone, deleted } = change;
-        let changes = set.into_changes(state.settled_below(&policy));
+        let changes = set.into_changes(state.settled_below(&policy))?;
         let nothing = changes.is_empty() && undo.is_none() && undone.is_empty() && deleted.is_empty();
         if nothing && state == *state_before {
             return Ok((result, None));
@@ -222,18 +214,18 @@ impl Engine {
     /// Takes over into the caches what is being written.
     pub(crate) fn remember(&self, prepared: &Prepared, cache: &RecordCache) {
         let Prepared { changes, deleted, .. } = prepared;
-        let mined_at = |page: &Option<Arc<MasterPage>>| page.as_ref().and_then(|page| page.head.mined_at());
+        let mined_at = |side: &Option<Side>| side.as_ref().and_then(|side| side.facts.mined_at);
         let mut mined = self.mined.write();
-        for (txid, entry) in &changes.masters {
-            mined.note(*txid, mined_at(&entry.before), mined_at(&entry.now));
+        for (txid, record) in &changes.masters {
+            mined.note(*txid, mined_at(&record.before), mined_at(&record.now));
         }
         deleted.iter().for_each(|(txid, master)| mined.note(*txid, master.head.mined_at(), None));
         drop(mined);
         // What was deleted as a whole had nothing left to spend, so it is not in the cache.
-        for (txid, entry) in &changes.masters {
+        for (txid, record) in &changes.masters {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
-            match entry.now.as_ref().filter(|page| page.open_slots() > 0) {
-                Some(page) => cache.put(*txid, Arc::clone(page)),
+            match record.now.as_ref().filter(|side| side.facts.open > 0) {
+                Some(side) => cache.put(*txid, side.stored.clone()),
                 None => cache.remove(txid),
             }
         }

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use sapwood_rules::settled_at;
+use sapwood_rules::{settled, settled_at};
 use sapwood_types::{
-    AddressHash, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE, Slot, TxId,
-    codec::Reader,
+    AddressHash, DecodeError, Height, MasterFront, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE,
+    Scratch, Slot, StoredMaster, TxId, codec::Reader,
 };
 
 use crate::{
@@ -19,9 +19,89 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// First pages.
-    pub masters: Vec<(TxId, Entry<MasterPage>)>,
+    pub masters: Vec<(TxId, RecordChange)>,
     /// Further pages.
     pub extras: Vec<(PageKey, Entry<OutputPage>)>,
+}
+
+/// A first page as it was and as it is.
+#[derive(Clone, Debug)]
+pub struct RecordChange {
+    /// As it was in the store.
+    pub before: Option<Side>,
+    /// As it is now.
+    pub now: Option<Side>,
+}
+
+/// A first page, and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// The page.
+    pub stored: StoredMaster,
+    /// What follows from it.
+    pub facts: Facts,
+}
+
+/// What follows from a first page for indexes, counts and caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The height at which the record settled.
+    pub settled: Option<Height>,
+    /// Since when it is unmined.
+    pub unmined_since: Option<Height>,
+    /// Until when it is preserved.
+    pub preserve_until: Option<Height>,
+    /// When it was mined on the longest chain.
+    pub mined_at: Option<Height>,
+    /// Outputs on all pages that stand in the way of deletion.
+    pub open: u32,
+    /// Outputs on this page that are unspent or frozen.
+    unspent: u32,
+}
+
+impl Facts {
+    fn of(front: &MasterFront) -> Self {
+        Self {
+            settled: settled(&front.head, front.all_slots()),
+            unmined_since: front.head.unmined_since(),
+            preserve_until: front.head.preserve_until,
+            mined_at: front.head.mined_at(),
+            open: front.all_slots().open(),
+            unspent: unspent(&front.slots) as u32,
+        }
+    }
+}
+
+impl Side {
+    /// A page and what follows from it.
+    pub(crate) fn of(stored: StoredMaster) -> Result<Self, DecodeError> {
+        Ok(Self { facts: Facts::of(&stored.front()?), stored })
+    }
+
+    /// A page that is written anew: slots whose spender was mined at or below `settled_below` forget who it was.
+    pub(crate) fn rewritten(
+        stored: StoredMaster,
+        settled_below: Option<Height>,
+        scratch: &mut Scratch,
+    ) -> Result<Self, DecodeError> {
+        let mut front = stored.front()?;
+        let forgets = |slot: &Slot| settled_below.is_some_and(|height| slot.settle(height) != *slot);
+        if !front.slots.iter().any(forgets) {
+            return Ok(Self { facts: Facts::of(&front), stored });
+        }
+        for slot in &mut front.slots {
+            *slot = settled_below.map_or(*slot, |height| slot.settle(height));
+        }
+        Ok(Self { facts: Facts::of(&front), stored: stored.with_slots(&front, scratch) })
+    }
+}
+
+impl RecordChange {
+    /// The page before and after, decoded.
+    pub fn pages(&self) -> Result<[Option<MasterPage>; 2], DecodeError> {
+        let page = |side: &Option<Side>| side.as_ref().map(|side| side.stored.page()).transpose();
+        Ok([page(&self.before)?, page(&self.now)?])
+    }
 }
 
 /// Which address indexes are kept.
@@ -64,10 +144,16 @@ pub fn record_entries(txid: TxId, master: &MasterPage) -> [Option<IndexEntry>; 3
 }
 
 /// The entries that come and go in the due, unmined and preservation index when a first page changes.
-pub fn record_changes(txid: TxId, entry: &Entry<MasterPage>, mut change: impl FnMut(IndexChange)) {
-    let entries =
-        |page: &Option<Arc<MasterPage>>| page.as_ref().map_or([None; 3], |page| record_entries(txid, page));
-    for (before, now) in entries(&entry.before).into_iter().zip(entries(&entry.now)) {
+pub fn record_changes(txid: TxId, record: &RecordChange, mut change: impl FnMut(IndexChange)) {
+    let entries = |side: &Option<Side>| {
+        let facts = side.as_ref().map(|side| side.facts);
+        [
+            facts.and_then(|facts| facts.settled).map(|height| IndexEntry::Due(height, txid)),
+            facts.and_then(|facts| facts.unmined_since).map(|height| IndexEntry::Unmined(height, txid)),
+            facts.and_then(|facts| facts.preserve_until).map(|height| IndexEntry::Preserved(height, txid)),
+        ]
+    };
+    for (before, now) in entries(&record.before).into_iter().zip(entries(&record.now)) {
         if before != now {
             before.map(IndexChange::Delete).map(&mut change);
             now.map(IndexChange::Put).map(&mut change);
@@ -156,7 +242,7 @@ impl Changes {
     }
 
     /// What becomes of a first page, if it changes.
-    pub fn master(&self, txid: &TxId) -> Option<&Entry<MasterPage>> {
+    pub fn master(&self, txid: &TxId) -> Option<&RecordChange> {
         let at = self.masters.binary_search_by_key(txid, |(txid, _)| *txid).ok()?;
         Some(&self.masters[at].1)
     }
@@ -176,17 +262,19 @@ impl Changes {
         if !indexing.address && !indexing.credential {
             return Ok(());
         }
-        for (txid, entry) in &self.masters {
-            let before = entry.before.as_deref().map(|master| (listing(master), &master.page));
-            let now = entry.now.as_deref().map(|master| (listing(master), &master.page));
+        for (txid, record) in &self.masters {
+            let pages = record.pages()?;
+            let [before, now] =
+                pages.each_ref().map(|page| page.as_ref().map(|master| (listing(master), &master.page)));
             page_address_changes(*txid, 0, before, now, indexing, &mut change)?;
         }
         for ((txid, number), entry) in &self.extras {
             // Whoever changes a further page changes the first one too, for its summary; and whoever changes what decides
             // the listing (conflicting or not) has loaded all pages.
-            let Some(master) = self.master(txid) else { continue };
-            let before = entry.before.as_deref().zip(master.before.as_deref());
-            let now = entry.now.as_deref().zip(master.now.as_deref());
+            let Some(record) = self.master(txid) else { continue };
+            let [master_before, master_now] = record.pages()?;
+            let before = entry.before.as_deref().zip(master_before.as_ref());
+            let now = entry.now.as_deref().zip(master_now.as_ref());
             let side = |(page, master)| (listing(master), page);
             page_address_changes(*txid, *number, before.map(side), now.map(side), indexing, &mut change)?;
         }
@@ -207,24 +295,24 @@ pub struct CountChanges {
 
 impl CountChanges {
     /// A first page changes.
-    pub fn add_record(&mut self, entry: &Entry<MasterPage>) {
-        for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
-            let Some(master) = page else { continue };
+    pub fn add_record(&mut self, record: &RecordChange) {
+        for (side, sign) in [(&record.before, -1), (&record.now, 1)] {
+            let Some(Side { facts, .. }) = side else { continue };
             self.records += sign;
-            self.unmined += sign * i64::from(master.head.mined_at().is_none());
-            self.unspent += sign * unspent(&master.page);
+            self.unmined += sign * i64::from(facts.mined_at.is_none());
+            self.unspent += sign * i64::from(facts.unspent);
         }
     }
 
     /// A further page changes.
     pub fn add_page(&mut self, entry: &Entry<OutputPage>) {
-        let count = |page: &Option<Arc<OutputPage>>| page.as_ref().map_or(0, |page| unspent(page));
+        let count = |page: &Option<Arc<OutputPage>>| page.as_ref().map_or(0, |page| unspent(&page.slots));
         self.unspent += count(&entry.now) - count(&entry.before);
     }
 }
 
-fn unspent(page: &OutputPage) -> i64 {
-    page.slots.iter().filter(|slot| is_listed(slot)).count() as i64
+fn unspent(slots: &[Slot]) -> i64 {
+    slots.iter().filter(|slot| is_listed(slot)).count() as i64
 }
 
 impl Counts {

@@ -256,8 +256,10 @@ impl UtxoChange {
     /// are read from `source`.
     pub fn of(changes: &Changes, source: &dyn PageSource) -> Result<Self, StoreError> {
         let mut walk = Walk { change: Self::default(), pending: Pending::default() };
-        for (txid, entry) in &changes.masters {
-            let (before, now) = (entry.before.as_deref(), entry.now.as_deref());
+        for (txid, record) in &changes.masters {
+            let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
+            let pages = record.pages().map_err(corrupt)?;
+            let [before, now] = pages.each_ref().map(Option::as_ref);
             let minted = [before.and_then(minted), now.and_then(minted)];
             if minted == [None, None] {
                 continue;

@@ -12,11 +12,15 @@ use std::{
 
 use foldhash::fast::RandomState;
 use sapwood_types::{
-    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Slot, Slots, Spender, TxBody, TxHead, TxId,
-    TxRecord, page::extra_pages,
+    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Scratch, Slot, Spender, StoredMaster, Tx, TxBody,
+    TxHead, TxId, TxRecord,
+    page::{extra_pages, pages_of},
 };
 
-use crate::{Changes, StoreError};
+use crate::{
+    Changes, StoreError,
+    changes::{RecordChange, Side},
+};
 
 /// Keyed at random and fast: transaction ids are chosen by strangers, and there are many.
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
@@ -29,16 +33,16 @@ pub type PageKey = (TxId, u32);
 pub trait PageSource {
     /// A first page, or that there is none, if that can be told without reading. What can is never asked of
     /// [`masters`](Self::masters).
-    fn at_hand(&self, _txid: &TxId) -> Option<Option<Arc<MasterPage>>> {
+    fn at_hand(&self, _txid: &TxId) -> Option<Option<StoredMaster>> {
         None
     }
     /// First pages, in the order asked for.
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<Arc<MasterPage>>>, StoreError>;
+    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError>;
     /// Further pages, in the order asked for.
     fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError>;
 }
 
-/// A page as it was and as it is.
+/// A further page as it was and as it is.
 #[derive(Clone, Debug)]
 pub struct Entry<T> {
     /// As it was in the store.
@@ -62,18 +66,79 @@ impl<T> Entry<T> {
     }
 }
 
+/// A first page as it was and as it is.
+struct MasterEntry {
+    before: Option<StoredMaster>,
+    now: Option<Now>,
+}
+
+/// A first page. It stays as it is stored as long as nobody asks for more than its front.
+#[derive(Clone)]
+enum Now {
+    Stored(StoredMaster),
+    /// It was read.
+    Read(StoredMaster, Arc<MasterPage>),
+    /// It was read and changed.
+    Changed(Arc<MasterPage>),
+}
+
+impl Now {
+    fn page(&self) -> Option<&MasterPage> {
+        match self {
+            Now::Stored(_) => None,
+            Now::Read(_, page) | Now::Changed(page) => Some(page),
+        }
+    }
+}
+
+impl MasterEntry {
+    fn read(page: Option<StoredMaster>) -> Self {
+        Self { before: page.clone(), now: page.map(Now::Stored) }
+    }
+
+    fn is_changed(&self) -> bool {
+        match (&self.before, &self.now) {
+            (Some(before), Some(Now::Stored(now) | Now::Read(now, _))) => !before.is(now),
+            (None, None) => false,
+            _ => true,
+        }
+    }
+
+    /// The page, read if it is not yet.
+    fn open(&mut self, txid: TxId) -> Result<Option<&MasterPage>, StoreError> {
+        if let Some(Now::Stored(stored)) = &self.now {
+            let page = stored.page().map_err(|cause| corrupt(txid, cause))?;
+            self.now = Some(Now::Read(stored.clone(), Arc::new(page)));
+        }
+        Ok(self.now.as_ref().and_then(Now::page))
+    }
+
+    /// The page, to be changed.
+    fn open_mut(&mut self, txid: TxId) -> Result<Option<&mut MasterPage>, StoreError> {
+        self.open(txid)?;
+        if let Some(Now::Read(_, page)) = &self.now {
+            self.now = Some(Now::Changed(Arc::clone(page)));
+        }
+        Ok(match &mut self.now {
+            Some(Now::Changed(page)) => Some(Arc::make_mut(page)),
+            _ => None,
+        })
+    }
+}
+
 /// The pages an operation works on.
 pub struct WorkingSet<'a> {
     source: &'a dyn PageSource,
-    masters: HashMap<TxId, Entry<MasterPage>>,
+    masters: HashMap<TxId, MasterEntry>,
     extras: HashMap<PageKey, Entry<OutputPage>>,
     /// What pages were before the current attempt, in the order in which they changed.
     journal: Option<Journal>,
+    scratch: Scratch,
 }
 
 #[derive(Default)]
 struct Journal {
-    masters: HashMap<TxId, Option<Arc<MasterPage>>>,
+    masters: HashMap<TxId, Option<Now>>,
     extras: HashMap<PageKey, Option<Arc<OutputPage>>>,
 }
 
@@ -86,7 +151,7 @@ fn missing_page(txid: TxId) -> StoreError {
 }
 
 /// Notes what a page was, the first time an attempt changes it.
-fn note<K: Hash + Eq, T>(journal: Option<&mut HashMap<K, Option<Arc<T>>>>, key: K, now: &Option<Arc<T>>) {
+fn note<K: Hash + Eq, T: Clone>(journal: Option<&mut HashMap<K, Option<T>>>, key: K, now: &Option<T>) {
     if let Some(journal) = journal {
         journal.entry(key).or_insert_with(|| now.clone());
     }
@@ -95,7 +160,13 @@ fn note<K: Hash + Eq, T>(journal: Option<&mut HashMap<K, Option<Arc<T>>>>, key: 
 impl<'a> WorkingSet<'a> {
     /// An empty working set over `source`.
     pub fn new(source: &'a dyn PageSource) -> Self {
-        Self { source, masters: HashMap::default(), extras: HashMap::default(), journal: None }
+        Self {
+            source,
+            masters: HashMap::default(),
+            extras: HashMap::default(),
+            journal: None,
+            scratch: Scratch::default(),
+        }
     }
 
     /// Reads the first pages of these transactions in one go.
@@ -104,7 +175,7 @@ impl<'a> WorkingSet<'a> {
         for txid in txids {
             if let hash_map::Entry::Vacant(place) = self.masters.entry(txid) {
                 match self.source.at_hand(&txid) {
-                    Some(page) => _ = place.insert(Entry::read(page)),
+                    Some(page) => _ = place.insert(MasterEntry::read(page)),
                     None => wanted.push(txid),
                 }
             }
@@ -116,7 +187,7 @@ impl<'a> WorkingSet<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         let pages = self.source.masters(&wanted)?;
-        self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
+        self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(MasterEntry::read)));
         Ok(())
     }
 
@@ -130,8 +201,9 @@ impl<'a> WorkingSet<'a> {
         self.load(txids.iter().copied())?;
         let mut wanted = Vec::new();
         for txid in txids {
-            if let Some(master) = self.known(txid) {
-                let keys = (1..=extra_pages(master.head.output_count)).map(|page| (*txid, page));
+            if let Some(master) = self.master(*txid)? {
+                let further = extra_pages(master.head.output_count);
+                let keys = (1..=further).map(|page| (*txid, page));
                 wanted.extend(keys.filter(|key| !self.extras.contains_key(key)));
             }
         }
@@ -171,32 +243,24 @@ impl<'a> WorkingSet<'a> {
         Ok(())
     }
 
-    /// The first page of a transaction that was loaded before.
-    fn known(&self, txid: &TxId) -> Option<&MasterPage> {
-        self.masters.get(txid)?.now.as_deref()
-    }
-
     /// The first page of a transaction.
     pub fn master(&mut self, txid: TxId) -> Result<Option<&MasterPage>, StoreError> {
-        if !self.masters.contains_key(&txid) {
-            self.load([txid])?;
-        }
-        Ok(self.known(&txid))
+        self.load([txid])?;
+        self.masters.get_mut(&txid).map_or(Ok(None), |entry| entry.open(txid))
     }
 
     /// Whether a transaction is stored.
     pub fn contains(&mut self, txid: TxId) -> Result<bool, StoreError> {
-        Ok(self.master(txid)?.is_some())
+        self.load([txid])?;
+        Ok(self.masters.get(&txid).is_some_and(|entry| entry.now.is_some()))
     }
 
     /// The first page of a transaction, to be changed.
     pub fn master_mut(&mut self, txid: TxId) -> Result<Option<&mut MasterPage>, StoreError> {
-        if !self.masters.contains_key(&txid) {
-            self.load([txid])?;
-        }
+        self.load([txid])?;
         let Some(entry) = self.masters.get_mut(&txid) else { return Ok(None) };
         note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-        Ok(entry.now.as_mut().map(Arc::make_mut))
+        entry.open_mut(txid)
     }
 
     /// What a stored transaction spends.
@@ -213,7 +277,7 @@ impl<'a> WorkingSet<'a> {
             return Ok(None);
         }
         if outpoint.page() == 0 {
-            return Ok(self.known(&outpoint.txid).map(|master| &master.page));
+            return Ok(self.master(outpoint.txid)?.map(|master| &master.page));
         }
         self.extra(outpoint.txid, outpoint.page()).map(Some)
     }
@@ -286,24 +350,43 @@ impl<'a> WorkingSet<'a> {
                 Err(error) => Ok(Err(error)),
             };
         }
-        let entry = match self.masters.get_mut(&outpoint.txid) {
+        let (txid, place) = (outpoint.txid, outpoint.place());
+        let entry = match self.masters.get_mut(&txid) {
             Some(entry) => entry,
             None => {
-                self.load([outpoint.txid])?;
-                self.masters.entry(outpoint.txid).or_insert(Entry { before: None, now: None })
+                self.load([txid])?;
+                self.masters.entry(txid).or_insert(MasterEntry { before: None, now: None })
             }
         };
-        let place = outpoint.place();
-        let seen = entry.now.as_deref().map(|master| (&master.head, master.page.slots.get(place)));
-        let slot = match decide(seen) {
-            Ok(slot) => slot,
-            Err(error) => return Ok(Err(error)),
+        let changed = match &entry.now {
+            None => return Ok(decide(None).map(|_| ())),
+            Some(Now::Stored(stored)) => {
+                let mut front = stored.front().map_err(|cause| corrupt(txid, cause))?;
+                let slot = match decide(Some((&front.head, front.slots.get(place)))) {
+                    Ok(slot) => slot,
+                    Err(error) => return Ok(Err(error)),
+                };
+                match front.slots.get_mut(place) {
+                    Some(old) => *old = slot,
+                    None => return Ok(Ok(())),
+                }
+                Now::Stored(stored.with_slots(&front, &mut self.scratch))
+            }
+            Some(Now::Read(_, page) | Now::Changed(page)) => {
+                let slot = match decide(Some((&page.head, page.page.slots.get(place)))) {
+                    Ok(slot) => slot,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let mut page = Arc::clone(page);
+                match Arc::make_mut(&mut page).page.slots.get_mut(place) {
+                    Some(old) => *old = slot,
+                    None => return Ok(Ok(())),
+                }
+                Now::Changed(page)
+            }
         };
-        note(self.journal.as_mut().map(|journal| &mut journal.masters), outpoint.txid, &entry.now);
-        let slots = entry.now.as_mut().map(|master| &mut Arc::make_mut(master).page.slots);
-        if let Some(old) = slots.and_then(|slots| slots.get_mut(place)) {
-            *old = slot;
-        }
+        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
+        entry.now = Some(changed);
         Ok(Ok(()))
     }
 
@@ -333,7 +416,7 @@ impl<'a> WorkingSet<'a> {
     /// The state of all outputs of a transaction.
     pub fn slots(&mut self, txid: TxId) -> Result<Vec<Slot>, StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.known(&txid) else { return Ok(Vec::new()) };
+        let Some(master) = self.master(txid)? else { return Ok(Vec::new()) };
         let mut slots = master.page.slots.to_vec();
         for page in 1..=extra_pages(master.head.output_count) {
             slots.extend_from_slice(&self.extra(txid, page)?.slots);
@@ -355,8 +438,9 @@ impl<'a> WorkingSet<'a> {
         txid: TxId,
     ) -> Result<Option<(Arc<MasterPage>, Vec<Arc<OutputPage>>)>, StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.masters.get(&txid).and_then(|entry| entry.now.clone()) else {
-            return Ok(None);
+        let master = match self.masters.get(&txid).and_then(|entry| entry.now.as_ref()) {
+            Some(Now::Read(_, page) | Now::Changed(page)) => Arc::clone(page),
+            Some(Now::Stored(_)) | None => return Ok(None),
         };
         let extra = |page| {
             let entry: Option<&Entry<OutputPage>> = self.extras.get(&(txid, page));
@@ -366,6 +450,25 @@ impl<'a> WorkingSet<'a> {
         Ok(Some((master, extras)))
     }
 
+    /// Puts the record of a new transaction in place, nothing of which is spent yet. One of the same id must have been removed before.
+    pub fn insert_new(&mut self, tx: &Tx, head: TxHead) -> Result<(), StoreError> {
+        match StoredMaster::of_new(tx, &head, &mut self.scratch) {
+            Some(page) => self.put(tx.txid, Now::Stored(page)),
+            None => {
+                let (master, extras) = pages_of(tx, head);
+                self.insert(tx.txid, master, extras)
+            }
+        }
+    }
+
+    fn put(&mut self, txid: TxId, page: Now) -> Result<(), StoreError> {
+        self.load([txid])?;
+        let entry = self.masters.entry(txid).or_insert(MasterEntry { before: None, now: None });
+        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
+        entry.now = Some(page);
+        Ok(())
+    }
+
     /// Puts a record in place. A record of the same id must have been removed before.
     pub fn insert(
         &mut self,
@@ -373,7 +476,6 @@ impl<'a> WorkingSet<'a> {
         master: MasterPage,
         extras: Vec<OutputPage>,
     ) -> Result<(), StoreError> {
-        self.load([txid])?;
         for (index, page) in extras.into_iter().enumerate() {
             let key = (txid, index as u32 + 1);
             // A page that was never read cannot have existed: removal reads all pages of what it removes.
@@ -381,18 +483,13 @@ impl<'a> WorkingSet<'a> {
             note(self.journal.as_mut().map(|journal| &mut journal.extras), key, &entry.now);
             entry.now = Some(Arc::new(page));
         }
-        if let hash_map::Entry::Occupied(mut entry) = self.masters.entry(txid) {
-            let entry = entry.get_mut();
-            note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-            entry.now = Some(Arc::new(master));
-        }
-        Ok(())
+        self.put(txid, Now::Changed(Arc::new(master)))
     }
 
     /// Removes a record with all its pages.
     pub fn remove(&mut self, txid: TxId) -> Result<(), StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.known(&txid) else { return Ok(()) };
+        let Some(master) = self.master(txid)? else { return Ok(()) };
         for page in 1..=extra_pages(master.head.output_count) {
             if let Some(entry) = self.extras.get_mut(&(txid, page)) {
                 note(self.journal.as_mut().map(|journal| &mut journal.extras), (txid, page), &entry.now);
@@ -442,39 +539,34 @@ impl<'a> WorkingSet<'a> {
     }
 
     /// What has changed. Slots of rewritten pages whose spender was mined at or below `settled_below` forget who it was.
-    pub fn into_changes(self, settled_below: Option<Height>) -> Changes {
-        let mut masters = changed(self.masters);
-        let mut extras = changed(self.extras);
-        if let Some(height) = settled_below {
-            masters.iter_mut().for_each(|(_, entry)| {
-                settle(entry, height, |page| &mut page.page.slots, |page| &page.page.slots)
-            });
-            extras
-                .iter_mut()
-                .for_each(|(_, entry)| settle(entry, height, |page| &mut page.slots, |page| &page.slots));
+    pub fn into_changes(self, settled_below: Option<Height>) -> Result<Changes, StoreError> {
+        let mut scratch = self.scratch;
+        let mut masters = Vec::with_capacity(self.masters.len());
+        for (txid, entry) in self.masters.into_iter().filter(|(_, entry)| entry.is_changed()) {
+            let damaged = |cause| corrupt(txid, cause);
+            let now = match entry.now {
+                None => None,
+                Some(Now::Stored(stored) | Now::Read(stored, _)) => Some(stored),
+                Some(Now::Changed(page)) => Some(StoredMaster::of(&page, &mut scratch)),
+            };
+            let now = now.map(|stored| Side::rewritten(stored, settled_below, &mut scratch)).transpose();
+            let before = entry.before.map(Side::of).transpose();
+            masters
+                .push((txid, RecordChange { before: before.map_err(damaged)?, now: now.map_err(damaged)? }));
+        }
+        let mut extras = Vec::with_capacity(self.extras.len());
+        for (key, mut entry) in self.extras.into_iter().filter(|(_, entry)| entry.is_changed()) {
+            if let (Some(page), Some(height)) = (&mut entry.now, settled_below)
+                && page.slots.iter().any(|slot| slot.settle(height) != *slot)
+            {
+                for slot in &mut Arc::make_mut(page).slots {
+                    *slot = slot.settle(height);
+                }
+            }
+            extras.push((key, entry));
         }
         masters.sort_unstable_by_key(|(txid, _)| *txid);
         extras.sort_unstable_by_key(|(key, _)| *key);
-        Changes { masters, extras }
-    }
-}
-
-fn changed<K, T>(pages: HashMap<K, Entry<T>>) -> Vec<(K, Entry<T>)> {
-    let mut found = Vec::with_capacity(pages.len());
-    found.extend(pages.into_iter().filter(|(_, entry)| entry.is_changed()));
-    found
-}
-
-fn settle<T: Clone>(
-    entry: &mut Entry<T>,
-    height: Height,
-    slots_mut: impl Fn(&mut T) -> &mut Slots,
-    slots: impl Fn(&T) -> &Slots,
-) {
-    let Some(page) = &mut entry.now else { return };
-    if slots(page).iter().any(|slot| slot.settle(height) != *slot) {
-        for slot in slots_mut(Arc::make_mut(page)) {
-            *slot = slot.settle(height);
-        }
+        Ok(Changes { masters, extras })
     }
 }

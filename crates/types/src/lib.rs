@@ -8,6 +8,7 @@
 //! - [`tx`], [`block`]: what a chain source delivers.
 //! - [`slot`], [`record`]: what the store keeps of a transaction, paged at [`PAGE_SIZE`] outputs.
 //! - [`coin`]: what Bitcoin Core hashes of an unspent output.
+//! - [`front`], [`stored`]: the changing part of a first page, and a page in one piece of memory.
 //! - [`tx_file`]: a whole transaction in a file of its own.
 //! - [`undo`]: what is needed to take a block back.
 //! - [`codec`]: the reader and writer every format is built from, and [`DecodeError`].
@@ -24,24 +25,28 @@
 pub mod block;
 pub mod codec;
 pub mod coin;
+pub mod front;
 pub mod hash;
 pub mod height;
 pub mod outpoint;
 pub mod page;
 pub mod record;
 pub mod slot;
+pub mod stored;
 pub mod tx;
 pub mod tx_file;
 pub mod undo;
 
 pub use block::{Block, BlockMark};
 pub use codec::DecodeError;
+pub use front::{AllSlots, MasterFront};
 pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};
 pub use height::Height;
 pub use outpoint::{OutPoint, ParseOutPointError, Spender};
 pub use page::{MasterPage, OutputPage, PageSummary, Slots};
 pub use record::{Blocks, External, MinedIn, Reassignment, TxHead, TxRecord};
 pub use slot::Slot;
+pub use stored::{Scratch, StoredMaster};
 pub use tx::{Input, Output, OutputRef, PrevOutput, Tx, TxBody};
 pub use undo::{ReplacedRecord, Undo};
 

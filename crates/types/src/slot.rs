@@ -1,5 +1,7 @@
 //! The state of one output.
 
+use bytes::Buf;
+
 use crate::{
     DecodeError, Height, Spender,
     codec::{Reader, Writer},
@@ -121,7 +123,7 @@ impl Slot {
     }
 
     /// Reads a slot.
-    pub fn decode(from: &mut Reader) -> Result<Self, DecodeError> {
+    pub fn decode<B: Buf>(from: &mut Reader<B>) -> Result<Self, DecodeError> {
         const FIELD: &str = "slot";
         Ok(match from.u8(FIELD)? {
             Self::UNSPENT => Slot::Unspent,

@@ -342,8 +342,8 @@ proptest! {
         let master = record.to_pages().0;
         let count = |wanted: fn(&Slot) -> bool| record.slots.iter().filter(|slot| wanted(slot)).count() as u32;
         prop_assert_eq!(master.open_slots(), count(Slot::is_open));
-        prop_assert_eq!(master.claimed_slots(), count(Slot::is_claimed));
-        prop_assert_eq!(master.latest_child(), record.slots.iter().filter_map(Slot::child_mined_at).max());
+        prop_assert_eq!(master.all_slots().claimed(), count(Slot::is_claimed));
+        prop_assert_eq!(master.all_slots().latest_child(), record.slots.iter().filter_map(Slot::child_mined_at).max());
     }
 }
 

@@ -138,10 +138,12 @@ impl Applier<'_, '_, '_> {
         for (vin, input) in tx.inputs.iter().enumerate() {
             self.hold(input.outpoint, Spender::new(tx.txid, vin as u32))?;
         }
-        let Some(known) = self.set.master(tx.txid)? else {
+        // Nearly always: a look that reads no page.
+        if !self.set.contains(tx.txid)? {
             self.outcome.undo.created.push(tx.txid);
             return self.create(tx);
-        };
+        }
+        let Some(known) = self.set.master(tx.txid)? else { return Ok(()) };
         if known.head.mined_at().is_none() {
             return self.mine_known(tx.txid);
         }

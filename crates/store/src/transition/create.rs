@@ -93,13 +93,14 @@ fn only_with_parents(set: &mut WorkingSet, inputs: Vec<SpendInput>) -> Result<Ve
 
 /// Puts a new record in place.
 pub(super) fn insert(set: &mut WorkingSet, tx: &Tx, head: TxHead, frozen: bool) -> Result<(), StoreError> {
-    let (mut master, mut extras) = pages_of(tx, head);
-    if frozen {
-        let pages = std::iter::once(&mut master.page).chain(&mut extras);
-        for slot in pages.flat_map(|page| &mut page.slots).filter(|slot| slot.is_unspent()) {
-            *slot = Slot::Frozen;
-        }
-        master.summaries = extras.iter().map(sapwood_types::OutputPage::summary).collect();
+    if !frozen {
+        return set.insert_new(tx, head);
     }
+    let (mut master, mut extras) = pages_of(tx, head);
+    let pages = std::iter::once(&mut master.page).chain(&mut extras);
+    for slot in pages.flat_map(|page| &mut page.slots).filter(|slot| slot.is_unspent()) {
+        *slot = Slot::Frozen;
+    }
+    master.summaries = extras.iter().map(sapwood_types::OutputPage::summary).collect();
     set.insert(tx.txid, master, extras)
 }
