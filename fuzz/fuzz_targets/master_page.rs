@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         // What the pruner asks a first page.
         let open = master.open_slots();
         assert!(open <= master.head.output_count);
-        assert!(master.claimed_slots() <= open);
-        assert!(master.latest_child().is_none() || open < master.head.output_count);
+        assert!(master.all_slots().claimed() <= open);
+        assert!(master.all_slots().latest_child().is_none() || open < master.head.output_count);
     }
 });

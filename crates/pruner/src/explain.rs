@@ -195,8 +195,8 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
             false,
             format!("yes, at {}", text::at(since)),
         );
-        let claimed = u64::from(master.claimed_slots());
-        let needed = claimed > 0 || master.latest_child().is_some();
+        let claimed = u64::from(master.all_slots().claimed());
+        let needed = claimed > 0 || master.all_slots().latest_child().is_some();
         let answer = format!("{} of its outputs are spent or frozen", text::figure(claimed));
         guard("spent", "Does anything depend on it, although it lost?", needed, answer);
     } else {
