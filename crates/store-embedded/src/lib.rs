@@ -17,9 +17,10 @@
 //!
 //! # Correctness
 //! There is one writer at a time. A write is one RocksDB batch over all column families, with the write-ahead log on: after a
-//! crash it is there as a whole or not at all. Everything in memory (state, cache, mined heights, watches) is changed after the batch is
-//! written and before the lock is given back, so the next writer never sees less than the disk. Readers use a snapshot and
-//! never the writer's cache.
+//! crash it is there as a whole or not at all. Caches are brought up to date beside the write or after it, the state and those who
+//! watch records only once it is on disk, and all of it before the lock is given back. If a write fails, or something panics in the midst
+//! of one, all further writes are refused: what is in memory then decides nothing. Blocks in a row are prepared while the one before is
+//! written; what is being written comes before the cache and the disk. Readers use a snapshot and never the writer's cache.
 //!
 //! Pruning reads and judges without the lock. It announces the records it looks at before it reads them; every writer tells
 //! it which of those it changed; and what changed is judged again under the lock. A child that stops being mined always

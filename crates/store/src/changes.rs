@@ -22,6 +22,8 @@ pub struct Changes {
     pub masters: Vec<(TxId, RecordChange)>,
     /// Further pages.
     pub extras: Vec<(PageKey, Entry<OutputPage>)>,
+    /// Whose first pages, close together: they are looked for far more often than found.
+    pub(crate) ids: Vec<TxId>,
 }
 
 /// A first page as it was and as it is.
@@ -57,10 +59,12 @@ pub struct Facts {
     pub open: u32,
     /// Outputs on this page that are unspent or frozen.
     unspent: u32,
+    /// The lowest height at which a spender was mined that a slot of this page still names.
+    lowest_spender: Option<Height>,
 }
 
 impl Facts {
-    fn of(front: &MasterFront) -> Self {
+    pub(crate) fn of(front: &MasterFront) -> Self {
         Self {
             settled: settled(&front.head, front.all_slots()),
             unmined_since: front.head.unmined_since(),
@@ -68,31 +72,36 @@ impl Facts {
             mined_at: front.head.mined_at(),
             open: front.all_slots().open(),
             unspent: unspent(&front.slots) as u32,
+            lowest_spender: front
+                .slots
+                .iter()
+                .filter(|slot| slot.spender().is_some())
+                .filter_map(Slot::child_mined_at)
+                .min(),
         }
     }
 }
 
 impl Side {
-    /// A page and what follows from it.
-    pub(crate) fn of(stored: StoredMaster) -> Result<Self, DecodeError> {
-        Ok(Self { facts: Facts::of(&stored.front()?), stored })
+    /// A page, and what follows from it unless that is known.
+    pub(crate) fn of(stored: StoredMaster, facts: Option<Facts>) -> Result<Self, DecodeError> {
+        let facts = match facts {
+            Some(facts) => facts,
+            None => Facts::of(&stored.front()?),
+        };
+        Ok(Self { stored, facts })
     }
 
-    /// A page that is written anew: slots whose spender was mined at or below `settled_below` forget who it was.
-    pub(crate) fn rewritten(
-        stored: StoredMaster,
-        settled_below: Option<Height>,
-        scratch: &mut Scratch,
-    ) -> Result<Self, DecodeError> {
-        let mut front = stored.front()?;
-        let forgets = |slot: &Slot| settled_below.is_some_and(|height| slot.settle(height) != *slot);
-        if !front.slots.iter().any(forgets) {
-            return Ok(Self { facts: Facts::of(&front), stored });
+    /// The page is written anew: slots whose spender was mined at or below this height forget who it was. Nothing else follows from
+    /// who it was.
+    pub(crate) fn forget(&mut self, settled_below: Height, scratch: &mut Scratch) -> Result<(), DecodeError> {
+        if self.facts.lowest_spender.is_none_or(|lowest| lowest > settled_below) {
+            return Ok(());
         }
-        for slot in &mut front.slots {
-            *slot = settled_below.map_or(*slot, |height| slot.settle(height));
-        }
-        Ok(Self { facts: Facts::of(&front), stored: stored.with_slots(&front, scratch) })
+        let mut front = self.stored.front()?;
+        front.slots.iter_mut().for_each(|slot| *slot = slot.settle(settled_below));
+        self.stored = self.stored.with_slots(&front, scratch);
+        Ok(())
     }
 }
 
@@ -243,8 +252,8 @@ impl Changes {
 
     /// What becomes of a first page, if it changes.
     pub fn master(&self, txid: &TxId) -> Option<&RecordChange> {
-        let at = self.masters.binary_search_by_key(txid, |(txid, _)| *txid).ok()?;
-        Some(&self.masters[at].1)
+        let at = self.ids.binary_search(txid).ok()?;
+        self.masters.get(at).map(|(_, record)| record)
     }
 
     /// What becomes of a further page, if it changes.

@@ -17,10 +17,10 @@ use sapwood_types::{
     page::{extra_pages, pages_of},
 };
 
-use crate::{
-    Changes, StoreError,
-    changes::{RecordChange, Side},
-};
+mod master;
+
+use self::master::{MasterEntry, Now, Seen};
+use crate::{Changes, StoreError};
 
 /// Keyed at random and fast: transaction ids are chosen by strangers, and there are many.
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
@@ -63,66 +63,6 @@ impl<T> Entry<T> {
             (None, None) => false,
             _ => true,
         }
-    }
-}
-
-/// A first page as it was and as it is.
-struct MasterEntry {
-    before: Option<StoredMaster>,
-    now: Option<Now>,
-}
-
-/// A first page. It stays as it is stored as long as nobody asks for more than its front.
-#[derive(Clone)]
-enum Now {
-    Stored(StoredMaster),
-    /// It was read.
-    Read(StoredMaster, Arc<MasterPage>),
-    /// It was read and changed.
-    Changed(Arc<MasterPage>),
-}
-
-impl Now {
-    fn page(&self) -> Option<&MasterPage> {
-        match self {
-            Now::Stored(_) => None,
-            Now::Read(_, page) | Now::Changed(page) => Some(page),
-        }
-    }
-}
-
-impl MasterEntry {
-    fn read(page: Option<StoredMaster>) -> Self {
-        Self { before: page.clone(), now: page.map(Now::Stored) }
-    }
-
-    fn is_changed(&self) -> bool {
-        match (&self.before, &self.now) {
-            (Some(before), Some(Now::Stored(now) | Now::Read(now, _))) => !before.is(now),
-            (None, None) => false,
-            _ => true,
-        }
-    }
-
-    /// The page, read if it is not yet.
-    fn open(&mut self, txid: TxId) -> Result<Option<&MasterPage>, StoreError> {
-        if let Some(Now::Stored(stored)) = &self.now {
-            let page = stored.page().map_err(|cause| corrupt(txid, cause))?;
-            self.now = Some(Now::Read(stored.clone(), Arc::new(page)));
-        }
-        Ok(self.now.as_ref().and_then(Now::page))
-    }
-
-    /// The page, to be changed.
-    fn open_mut(&mut self, txid: TxId) -> Result<Option<&mut MasterPage>, StoreError> {
-        self.open(txid)?;
-        if let Some(Now::Read(_, page)) = &self.now {
-            self.now = Some(Now::Changed(Arc::clone(page)));
-        }
-        Ok(match &mut self.now {
-            Some(Now::Changed(page)) => Some(Arc::make_mut(page)),
-            _ => None,
-        })
     }
 }
 
@@ -355,35 +295,13 @@ impl<'a> WorkingSet<'a> {
             Some(entry) => entry,
             None => {
                 self.load([txid])?;
-                self.masters.entry(txid).or_insert(MasterEntry { before: None, now: None })
+                self.masters.entry(txid).or_default()
             }
         };
-        let changed = match &entry.now {
-            None => return Ok(decide(None).map(|_| ())),
-            Some(Now::Stored(stored)) => {
-                let mut front = stored.front().map_err(|cause| corrupt(txid, cause))?;
-                let slot = match decide(Some((&front.head, front.slots.get(place)))) {
-                    Ok(slot) => slot,
-                    Err(error) => return Ok(Err(error)),
-                };
-                match front.slots.get_mut(place) {
-                    Some(old) => *old = slot,
-                    None => return Ok(Ok(())),
-                }
-                Now::Stored(stored.with_slots(&front, &mut self.scratch))
-            }
-            Some(Now::Read(_, page) | Now::Changed(page)) => {
-                let slot = match decide(Some((&page.head, page.page.slots.get(place)))) {
-                    Ok(slot) => slot,
-                    Err(error) => return Ok(Err(error)),
-                };
-                let mut page = Arc::clone(page);
-                match Arc::make_mut(&mut page).page.slots.get_mut(place) {
-                    Some(old) => *old = slot,
-                    None => return Ok(Ok(())),
-                }
-                Now::Changed(page)
-            }
+        let changed = match entry.decide_slot(txid, place, decide, &mut self.scratch)? {
+            Ok(Some(changed)) => changed,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
         };
         note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
         entry.now = Some(changed);
@@ -453,7 +371,7 @@ impl<'a> WorkingSet<'a> {
     /// Puts the record of a new transaction in place, nothing of which is spent yet. One of the same id must have been removed before.
     pub fn insert_new(&mut self, tx: &Tx, head: TxHead) -> Result<(), StoreError> {
         match StoredMaster::of_new(tx, &head, &mut self.scratch) {
-            Some(page) => self.put(tx.txid, Now::Stored(page)),
+            Some(stored) => self.put(tx.txid, Now::Stored(Seen { stored, facts: None })),
             None => {
                 let (master, extras) = pages_of(tx, head);
                 self.insert(tx.txid, master, extras)
@@ -463,7 +381,7 @@ impl<'a> WorkingSet<'a> {
 
     fn put(&mut self, txid: TxId, page: Now) -> Result<(), StoreError> {
         self.load([txid])?;
-        let entry = self.masters.entry(txid).or_insert(MasterEntry { before: None, now: None });
+        let entry = self.masters.entry(txid).or_default();
         note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
         entry.now = Some(page);
         Ok(())
@@ -540,22 +458,19 @@ impl<'a> WorkingSet<'a> {
 
     /// What has changed. Slots of rewritten pages whose spender was mined at or below `settled_below` forget who it was.
     pub fn into_changes(self, settled_below: Option<Height>) -> Result<Changes, StoreError> {
-        let mut scratch = self.scratch;
-        let mut masters = Vec::with_capacity(self.masters.len());
-        for (txid, entry) in self.masters.into_iter().filter(|(_, entry)| entry.is_changed()) {
-            let damaged = |cause| corrupt(txid, cause);
-            let now = match entry.now {
-                None => None,
-                Some(Now::Stored(stored) | Now::Read(stored, _)) => Some(stored),
-                Some(Now::Changed(page)) => Some(StoredMaster::of(&page, &mut scratch)),
-            };
-            let now = now.map(|stored| Side::rewritten(stored, settled_below, &mut scratch)).transpose();
-            let before = entry.before.map(Side::of).transpose();
-            masters
-                .push((txid, RecordChange { before: before.map_err(damaged)?, now: now.map_err(damaged)? }));
+        let Self { masters: mut read, extras: read_extras, mut scratch, .. } = self;
+        // Ids are sorted by themselves: they are short.
+        let changed = read.iter().filter(|(_, entry)| entry.is_changed());
+        let mut ids: Vec<TxId> = changed.map(|(txid, _)| *txid).collect();
+        ids.sort_unstable();
+        let mut masters = Vec::with_capacity(ids.len());
+        for txid in &ids {
+            let Some(entry) = read.remove(txid) else { continue };
+            let change = entry.into_change(settled_below, &mut scratch);
+            masters.push((*txid, change.map_err(|cause| corrupt(*txid, cause))?));
         }
-        let mut extras = Vec::with_capacity(self.extras.len());
-        for (key, mut entry) in self.extras.into_iter().filter(|(_, entry)| entry.is_changed()) {
+        let mut extras = Vec::with_capacity(read_extras.len());
+        for (key, mut entry) in read_extras.into_iter().filter(|(_, entry)| entry.is_changed()) {
             if let (Some(page), Some(height)) = (&mut entry.now, settled_below)
                 && page.slots.iter().any(|slot| slot.settle(height) != *slot)
             {
@@ -565,8 +480,7 @@ impl<'a> WorkingSet<'a> {
             }
             extras.push((key, entry));
         }
-        masters.sort_unstable_by_key(|(txid, _)| *txid);
         extras.sort_unstable_by_key(|(key, _)| *key);
-        Ok(Changes { masters, extras })
+        Ok(Changes { masters, extras, ids })
     }
 }
