@@ -357,7 +357,7 @@ mod tests {
 
         let until = || {
             let found = engine.read_masters(&[parent.txid], &ReadOptions::default()).unwrap();
-            found[0].as_ref().map(|master| master.head.preserve_until)
+            found[0].as_ref().map(|stored| stored.front().unwrap().head.preserve_until)
         };
         let expire = |height, limit| engine.expire_preservations(Height(height), limit).unwrap();
         assert_eq!(expire(4, 2), 2);

@@ -21,7 +21,7 @@ use sapwood_store_embedded::{
 
 use super::{
     Shape,
-    chain::{BenchChain, RETENTION, prune_all},
+    chain::{BenchChain, RETENTION, prune_all, record_bytes},
     following::Following,
     measure::{Times, bytes_on_disk, peak_rss_bytes},
     print_report, progress,
@@ -127,8 +127,7 @@ impl AgainstFloor {
 impl Apply {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.quick {
-            self.blocks = self.blocks.min(50);
-            self.shape.outputs = self.shape.outputs.min(500_000);
+            self.blocks = self.blocks.min(40);
         }
         let report = run_in_directory(self.data.as_deref(), async |directory| self.measure(directory).await)?;
         print_report(&report, self.json)
@@ -158,6 +157,7 @@ impl Apply {
         chain.store.settle_disk().await?;
         let live_outputs = chain.store.counts().await?.unspent;
         let bytes = bytes_on_disk(&store_directory);
+        let record_bytes = record_bytes(&chain.store).await?;
         drop(chain);
         let peak_rss_bytes = peak_rss_bytes();
         let reopen = self.reopen_after_kill(&directory.join("killed"))?;
@@ -178,6 +178,7 @@ impl Apply {
             child_check_ratio: with_check.over(&without_check),
             apply_while_pruning_ratio: beside.ratio(),
             bytes_per_live_output: bytes as f64 / live_outputs as f64,
+            disk_over_record_bytes: bytes as f64 / record_bytes as f64,
             peak_rss_bytes,
             reopen_after_kill_ms: reopen.as_secs_f64() * 1000.0,
             blocks: self.blocks,

@@ -5,9 +5,11 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
-use sapwood_store::{ApplyOptions, Cursor, DeleteDue, DueRecord, Page, StorePrune, StoreRead, StoreWrite};
+use sapwood_store::{
+    ApplyOptions, Cursor, DeleteDue, DueRecord, Page, StoreDiagnose, StorePrune, StoreRead, StoreWrite,
+};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
-use sapwood_types::{Block, Height};
+use sapwood_types::{Block, Height, TxId};
 use tokio::task::JoinSet;
 
 use super::{Shape, workload::Workload};
@@ -64,6 +66,24 @@ impl BenchChain {
     pub(super) async fn apply(&self, block: Block) -> anyhow::Result<()> {
         self.store.apply_block(Arc::new(block), ApplyOptions::default()).await?;
         Ok(())
+    }
+}
+
+/// The bytes of all records and their keys, as they are stored and before the engine compresses them.
+pub(super) async fn record_bytes(store: &EmbeddedStore) -> anyhow::Result<u64> {
+    const AT_A_TIME: usize = 10_000;
+    let (mut bytes, mut after) = (0, None);
+    loop {
+        let page = store.records(after, AT_A_TIME).await?;
+        for record in &page.items {
+            let (master, extras) = record.to_pages();
+            let pages = extras.iter().map(|extra| extra.encode().len() + TxId::SIZE + size_of::<u32>());
+            bytes += (TxId::SIZE + master.encode().len() + pages.sum::<usize>()) as u64;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(bytes);
+        }
     }
 }
 

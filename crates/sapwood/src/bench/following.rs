@@ -50,7 +50,7 @@ struct FollowingReport {
 }
 
 /// What a block costs, by what is done with it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct FollowingFigures {
     /// The time through planner and applier over that of the store alone.
     pub(super) chain_over_store: f64,

@@ -14,6 +14,7 @@ mod workload;
 
 use std::{
     fmt,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -106,12 +107,12 @@ fn progress(what: &'static str, blocks: usize, quiet: bool) -> anyhow::Result<Pr
 
 /// Prints what was measured, for machines or for people.
 fn print_report(report: &(impl serde::Serialize + fmt::Display), json: bool) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
-    } else {
-        print!("{report}");
+    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { report.to_string() };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("printing what was measured"),
     }
-    Ok(())
 }
 
 /// Reads `30s`, `2m` or `500ms`.

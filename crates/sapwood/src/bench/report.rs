@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::following::{FollowingFigures, MOST_OVER_STORE};
 
 /// Everything `bench apply` measures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct ApplyReport {
     pub(super) apply_tx_per_s: f64,
     pub(super) floor_tx_per_s: f64,
@@ -22,6 +22,8 @@ pub(super) struct ApplyReport {
     pub(super) child_check_ratio: f64,
     pub(super) apply_while_pruning_ratio: f64,
     pub(super) bytes_per_live_output: f64,
+    /// The disk after pruning against the bytes of what is left.
+    pub(super) disk_over_record_bytes: f64,
     pub(super) peak_rss_bytes: Option<u64>,
     pub(super) reopen_after_kill_ms: f64,
     pub(super) blocks: usize,
@@ -113,6 +115,12 @@ impl ApplyReport {
         ));
         let following = &self.following;
         rows.extend([
+            Row::at_most(
+                "disk after pruning against the records' own bytes",
+                self.disk_over_record_bytes,
+                2.0,
+                "≤ 2.00 ×",
+            ),
             Row::at_most(
                 "planner and applier against the store alone",
                 following.chain_over_store,
@@ -242,6 +250,27 @@ pub(super) fn thousands(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Scripts read them.
+    #[test]
+    fn the_keys_of_the_figures_stay_as_they_are() {
+        let report = serde_json::to_value(ApplyReport::default()).unwrap();
+        for key in [
+            "apply_tx_per_s",
+            "floor_tx_per_s",
+            "apply_over_floor",
+            "apply_p50_ms",
+            "apply_p99_ms",
+            "prune_per_s",
+            "child_check_ratio",
+            "apply_while_pruning_ratio",
+            "bytes_per_live_output",
+            "peak_rss_bytes",
+            "reopen_after_kill_ms",
+        ] {
+            assert!(report.get(key).is_some(), "{key} is missing");
+        }
+    }
 
     #[test]
     fn numbers_are_readable() {
