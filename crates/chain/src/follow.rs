@@ -52,7 +52,7 @@ pub struct Rejected {
     pub cause: ChainError,
 }
 
-/// Asks a follower to stop. Clones ask the same one. It stops between two blocks.
+/// Asks a follower to stop. Clones ask the same one. It stops between two blocks, or rows of blocks while it catches up.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Sender<bool>);
 

@@ -1,6 +1,9 @@
 //! The one writer: runs a transition, turns what it changed into one batch, writes it.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
@@ -11,6 +14,7 @@ use sapwood_store::{
     working_set::PageKey,
 };
 use sapwood_types::{Height, MasterPage, OutputPage, StoredMaster, TxId, Undo};
+use tracing::trace;
 
 use crate::{
     batch::Batch,
@@ -94,6 +98,21 @@ pub(crate) struct Prepared {
     lowest_due: Option<Height>,
 }
 
+/// Tells how long each step of a write took, to whoever traces it.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the last lap.
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
+}
+
 /// A panic between a write and what memory learns of it leaves the two different: nobody may go on from there.
 pub(crate) struct PoisonOnPanic<'a>(pub(crate) &'a Engine);
 
@@ -148,9 +167,12 @@ impl Engine {
             undone: Vec::new(),
             deleted: Vec::new(),
         };
+        let mut clock = Clock::start();
         let result = operation(&mut change)?;
+        let decided = clock.lap();
         let Change { set, mut state, policy, undo, undone, deleted } = change;
         let changes = set.into_changes(state.settled_below(&policy))?;
+        let collected = clock.lap();
         let nothing = changes.is_empty() && undo.is_none() && undone.is_empty() && deleted.is_empty();
         if nothing && state == *state_before {
             return Ok((result, None));
@@ -188,13 +210,17 @@ impl Engine {
             self.delete_plain(&mut batch, records, *txid, master)?;
         }
         let rolling = rolling.rolled(rolled);
+        let records = changes.masters.len();
+        trace!(records, ?decided, ?collected, put_together = ?clock.lap(), "prepared");
         Ok((result, Some((batch, Prepared { changes, deleted, state, rolling, lowest_due }))))
     }
 
     /// Writes what was prepared, and lets readers know.
     pub(crate) fn commit(&self, batch: WriteBatch, prepared: &Prepared) -> Result<(), StoreError> {
         prepared.lowest_due.inspect(|height| self.due_start.writing(*height));
+        let mut clock = Clock::start();
         self.write(batch)?;
+        trace!(records = prepared.changes.masters.len(), took = ?clock.lap(), "written");
         prepared.lowest_due.inspect(|_| self.due_start.written());
         self.publish_utxo_set(&prepared.rolling);
         self.published.write().clone_from(&prepared.state);
@@ -214,6 +240,7 @@ impl Engine {
     /// Takes over into the caches what is being written.
     pub(crate) fn remember(&self, prepared: &Prepared, cache: &RecordCache) {
         let Prepared { changes, deleted, .. } = prepared;
+        let mut clock = Clock::start();
         let mined_at = |side: &Option<Side>| side.as_ref().and_then(|side| side.facts.mined_at);
         let mut mined = self.mined.write();
         for (txid, record) in &changes.masters {
@@ -229,6 +256,7 @@ impl Engine {
                 None => cache.remove(txid),
             }
         }
+        trace!(records = changes.masters.len(), took = ?clock.lap(), "remembered");
     }
 
     /// Runs a batch of independent items as one write. Those that fail change nothing.

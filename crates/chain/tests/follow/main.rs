@@ -10,5 +10,6 @@ mod data;
 mod real_blocks;
 mod refused_blocks;
 mod rivals;
+mod rows;
 mod scripted;
 mod trouble;
