@@ -235,6 +235,7 @@ macro_rules! conformance_cases {
                 what_is_gone_already_is_passed_over,
                 what_is_in_another_block_stays_mined,
                 unmined_since_survives_blocks_and_rollbacks,
+                what_is_forgotten_gives_back_what_was_settled,
             }
             address {
                 an_entry_says_everything_about_its_output,

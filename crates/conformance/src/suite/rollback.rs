@@ -487,3 +487,22 @@ pub async fn unmined_since_survives_blocks_and_rollbacks(factory: &dyn StoreFact
     }
     s.sound().await;
 }
+
+/// A transaction that is forgotten with its block may be mined in another one that somebody named, so deep that nobody remembers who spent
+/// what it holds. It gives that back all the same: an output spent by nobody could never be spent again.
+pub async fn what_is_forgotten_gives_back_what_was_settled(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let root = coin("root", 2);
+    s.start(1, &[&root]).await;
+    s.extend_to(7).await;
+    let before = s.last_applied().await.expect("last applied").expect("a block");
+    let tx = burn("tx", &[(&root, 0)]);
+    s.extend(&[&tx]).await;
+    s.mark_on_longest_chain(vec![tx.txid], false, Height(8)).await.expect("off the longest chain");
+    s.try_mine(&tx, mined_in(700, 2), false, 8).await.expect("another block");
+    s.extend(&[&burn("other", &[(&root, 1)])]).await;
+    let rolled = back(&s, before, RollbackMode::Follower).await;
+    assert!(rolled.forgotten.contains(&tx.txid), "{rolled:?}");
+    assert_eq!(s.record(&root).await.slots, [Slot::Unspent, Slot::Unspent]);
+    s.sound().await;
+}

@@ -67,10 +67,12 @@ fn tell_parents(
     Ok(())
 }
 
-/// Gives back everything an unmined transaction holds.
+/// Gives back everything a transaction holds that loses or is forgotten. One whose block is taken back may still be mined, in a block
+/// that somebody else named; and then it may have been forgotten who spent what it holds.
 fn give_back(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+    let mined_at = set.master(txid)?.and_then(|master| master.head.mined_at());
     for (outpoint, spender) in inputs_of(set, txid)? {
-        if let Hold::Held = hold(set, outpoint, spender, None)? {
+        if let Hold::Held = hold(set, outpoint, spender, mined_at)? {
             set.set_slot(outpoint, Slot::Unspent)?;
         }
     }
