@@ -29,6 +29,13 @@ fn apply(model: &mut Model, first: u32, label: &str, txs: &[&Tx]) -> Result<(), 
     model.apply_block(&block, ApplyOptions::default()).map(|_| ())
 }
 
+fn grow_to(model: &mut Model, height: u32) {
+    while model.last_applied().is_some_and(|last| last.height.0 < height) {
+        let label = format!("block {:?}", model.last_applied());
+        apply(model, 0, &label, &[]).unwrap();
+    }
+}
+
 fn slots(model: &Model, tx: &Tx) -> Vec<Slot> {
     model.records()[&tx.txid].slots.clone()
 }
@@ -55,9 +62,13 @@ fn the_timeline_of_seed_001_is_kept_at_1288_and_gone_at_1289() {
     apply(&mut model, 0, "b1001", &[&spender]).unwrap();
     assert_eq!(slots(&model, &parent), [spent(&spender, 0, Some(1001))]);
     assert_eq!(settled_since(&model.records()[&parent.txid]), Some(Height(1001)));
-    let verdict = |at| model.judge(&[parent.txid], &context(at, 288, &[]), true).remove(0).verdict;
-    assert!(!verdict(1288).may_go());
-    assert_eq!(verdict(1289), Verdict::MayGo { due_at: Height(1289) });
+    let verdict =
+        |model: &Model, at| model.judge(&[parent.txid], &context(at, 288, &[]), true).remove(0).verdict;
+    grow_to(&mut model, 1288);
+    assert!(!verdict(&model, 1288).may_go());
+    assert!(!verdict(&model, 1289).may_go(), "block 1001 can be taken back, whatever height is claimed");
+    grow_to(&mut model, 1289);
+    assert_eq!(verdict(&model, 1289), Verdict::MayGo { due_at: Height(1289) });
 }
 
 #[test]
@@ -125,6 +136,7 @@ fn a_pruned_child_cannot_come_back() {
     let gone = burn("child", &[(&parent, 0)]);
     apply(&mut model, 1, "b1", &[&parent]).unwrap();
     apply(&mut model, 0, "b2", &[&gone]).unwrap();
+    grow_to(&mut model, 7);
     let request = DeleteDue {
         txids: vec![parent.txid, gone.txid],
         context: context(7, 5, &[]),

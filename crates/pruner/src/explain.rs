@@ -90,7 +90,8 @@ impl PrunerHandle {
             shared.store.judge(vec![txid], situation.context(), shared.options.check_children).await?;
         let mut verdict = judged.pop().map_or(Verdict::Gone, |judged| judged.verdict);
         if ends_with_next {
-            verdict = judge(&master, &situation.context());
+            // What can be taken back is among its holds.
+            verdict = judge(&master, &situation.context(), None);
         }
         let body = match record.head.external {
             None => None,
@@ -112,6 +113,7 @@ impl PrunerHandle {
                 ", but only for an unmined child, and all are mined now: it ends with the next job";
             guard.keeps = false;
         }
+        explanation.guards.extend(rollback_guard(&verdict));
         explanation.guards.extend(children_guard(&verdict, shared.options.check_children));
         explanation.guards.extend(body);
         (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);
@@ -237,6 +239,13 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
     guards
 }
 
+/// What the store itself says of rollbacks, where it is more than the hold of the window says.
+fn rollback_guard(verdict: &Verdict) -> Option<Guard> {
+    let Verdict::Kept(reason @ KeepReason::Undoable { .. }) = verdict else { return None };
+    let question = "Is it beyond every rollback?";
+    Some(Guard { name: "rollback", question, answer: reason.to_string(), keeps: true })
+}
+
 /// The independent check, if it is done and came out with something.
 fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
     let (keeps, answer) = match verdict {
@@ -269,6 +278,9 @@ fn outlook(
             | KeepReason::BodyFirst
             | KeepReason::RetentionOff),
         ) => return (None, Some(format!("this has to be mended first: {reason}"))),
+        Verdict::Kept(reason @ KeepReason::Undoable { .. }) => {
+            return (None, Some(format!("more blocks have to come: {reason}")));
+        }
         Verdict::Kept(reason @ KeepReason::Reassigned { .. }) => {
             return (None, Some(format!("it is never deleted: {reason}")));
         }

@@ -107,7 +107,7 @@ impl PrunerHandle {
         for chunk in own.chunks(self.shared.options.chunk_records) {
             for record in self.shared.store.get_many(chunk.to_vec()).await?.into_iter().flatten() {
                 let Some(master) = after_own_preservation(&self.shared, &record) else { continue };
-                if judge(&master, &situation.context()).may_go() {
+                if judge(&master, &situation.context(), None).may_go() {
                     let pages = u64::from(1 + extra_pages(master.head.output_count));
                     plan.looked_at += 1;
                     plan.records += 1;

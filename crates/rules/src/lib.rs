@@ -27,4 +27,4 @@ pub use holds::{Hold, SafeHeight, safe_height};
 pub use lifecycle::{delete_at, settled, settled_at};
 pub use policy::{Policy, PolicyError};
 pub use spendability::{SpendRefusal, SpendStatus};
-pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge};
+pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, judge_state};

@@ -172,6 +172,6 @@ pub mod example {
 
     /// The verdict at a height.
     pub fn judge_at(current: u32, record: &MasterPage, holds: &[Hold]) -> Verdict {
-        judge(record, &context(current, holds))
+        judge(record, &context(current, holds), None)
     }
 }

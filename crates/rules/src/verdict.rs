@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use sapwood_types::{Height, MasterPage, Slot, TxId};
+use sapwood_types::{AllSlots, Height, MasterPage, Slot, TxHead, TxId};
 
 use crate::{
     holds::{Hold, SafeHeight},
-    lifecycle::{delete_at, is_stable, settled_at},
+    lifecycle::{delete_at, is_stable, settled},
 };
 
 /// What a record is judged by, besides itself.
@@ -112,6 +112,13 @@ pub enum KeepReason {
         /// When it may go.
         due_at: Height,
     },
+    /// The block at which it settled can still be taken back, and then it has to be there.
+    Undoable {
+        /// When it settled.
+        settled_at: Height,
+        /// The lowest block that can be taken back.
+        undoable_from: Height,
+    },
     /// The independent check found a child that is not where its parent remembers it.
     ChildDisagrees {
         /// Which.
@@ -147,6 +154,7 @@ impl KeepReason {
             KeepReason::RetentionOff => "retention_off",
             KeepReason::Held { .. } => "held",
             KeepReason::AboveTip { .. } => "above_tip",
+            KeepReason::Undoable { .. } => "undoable",
             KeepReason::ChildDisagrees { .. } => "child_disagrees",
             KeepReason::BodyFirst => "body_first",
             KeepReason::ExternalBody { .. } => "external_body",
@@ -167,8 +175,7 @@ pub enum ChildEvidence {
 }
 
 /// Why the record's own content keeps it, looking at nothing else. `None` if it is settled.
-fn unsettled(record: &MasterPage) -> Option<KeepReason> {
-    let head = &record.head;
+fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
     if head.creating {
         return Some(KeepReason::Creating);
     }
@@ -183,22 +190,22 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
         return Some(KeepReason::Preserved { until });
     }
     if head.is_conflicting() {
-        let claimed = record.all_slots().claimed();
-        let needed = claimed > 0 || record.all_slots().latest_child().is_some();
+        let claimed = slots.claimed();
+        let needed = claimed > 0 || slots.latest_child().is_some();
         return needed.then_some(KeepReason::ConflictStillNeeded { claimed });
     }
     if head.mined_at().is_none() {
         return Some(KeepReason::Unmined { since: head.unmined_since().unwrap_or(head.created_height) });
     }
-    let open = record.open_slots();
+    let open = slots.open();
     if open == 0 {
         return None;
     }
-    let slots = &record.page.slots;
+    let here = slots.first_page();
     let waits = |slot: &Slot| matches!(slot, Slot::Spent { child_mined_at: None, .. });
-    let claimed_by = slots.iter().find(|slot| waits(slot)).and_then(Slot::spender).map(|by| by.child);
-    let first = slots.iter().position(|slot| matches!(slot, Slot::Unspent | Slot::Frozen));
-    let unspent = open - waiting_slots(record);
+    let claimed_by = here.iter().find(|slot| waits(slot)).and_then(Slot::spender).map(|by| by.child);
+    let first = here.iter().position(|slot| matches!(slot, Slot::Unspent | Slot::Frozen));
+    let unspent = open - waiting_slots(slots);
     Some(if unspent > 0 {
         KeepReason::Unspent { outputs: unspent, first: first.map(|place| place as u32) }
     } else {
@@ -208,35 +215,55 @@ fn unsettled(record: &MasterPage) -> Option<KeepReason> {
 
 /// Outputs spent by an unmined transaction. Frozen ones on further pages are not told apart and count here too, which
 /// changes the words of the reason, never the verdict.
-fn waiting_slots(record: &MasterPage) -> u32 {
-    let frozen = record.page.slots.iter().filter(|slot| **slot == Slot::Frozen).count() as u32;
-    record.all_slots().claimed() - frozen
+fn waiting_slots(slots: AllSlots) -> u32 {
+    let frozen = slots.first_page().iter().filter(|slot| **slot == Slot::Frozen).count() as u32;
+    slots.claimed() - frozen
 }
 
-/// Judges a record by its own content, the chain's height and the holds.
-pub fn judge(record: &MasterPage, context: &PruneContext) -> Verdict {
-    let Some(settled) = settled_at(record) else {
-        return Verdict::Kept(unsettled(record).unwrap_or(KeepReason::Creating));
+/// Judges a record by its own content, the chain's height, the holds, and what can still be taken back.
+///
+/// `undoable_from` is the lowest block that a rollback can still take back; nothing if there is none. Every block that made a record, mined
+/// it or spent from it lies at or below the height at which it settled. So what settled below `undoable_from` no rollback asks for.
+/// The context is the word of whoever asks, right or wrong; this is the store's own knowledge, and a store that can take blocks back
+/// always gives it.
+pub fn judge(record: &MasterPage, context: &PruneContext, undoable_from: Option<Height>) -> Verdict {
+    judge_state(&record.head, record.all_slots(), context, undoable_from)
+}
+
+/// See [`judge`]: it is a matter of what changes of a record, and of nothing else.
+pub fn judge_state(
+    head: &TxHead,
+    slots: AllSlots,
+    context: &PruneContext,
+    undoable_from: Option<Height>,
+) -> Verdict {
+    let Some(settled_at) = settled(head, slots) else {
+        return Verdict::Kept(unsettled(head, slots).unwrap_or(KeepReason::Creating));
     };
-    let Some(due_at) = delete_at(settled, context.retention) else {
+    let Some(due_at) = delete_at(settled_at, context.retention) else {
         return Verdict::Kept(KeepReason::RetentionOff);
     };
     if due_at > context.current {
-        return Verdict::Kept(not_due_yet(record, settled, due_at));
+        return Verdict::Kept(not_due_yet(head, slots, settled_at, due_at));
     }
-    if context.safe.allows(due_at) {
-        return Verdict::MayGo { due_at };
+    if !context.safe.allows(due_at) {
+        return Verdict::Kept(match &context.safe.decided_by {
+            Some(hold) => KeepReason::Held { hold: hold.clone(), due_at },
+            None => KeepReason::AboveTip { due_at },
+        });
     }
-    Verdict::Kept(match &context.safe.decided_by {
-        Some(hold) => KeepReason::Held { hold: hold.clone(), due_at },
-        None => KeepReason::AboveTip { due_at },
-    })
+    match undoable_from {
+        Some(undoable_from) if settled_at >= undoable_from => {
+            Verdict::Kept(KeepReason::Undoable { settled_at, undoable_from })
+        }
+        _ => Verdict::MayGo { due_at },
+    }
 }
 
-fn not_due_yet(record: &MasterPage, settled_at: Height, due_at: Height) -> KeepReason {
-    let waits_for_child = record.head.mined_at().is_some_and(|own| own < settled_at);
-    if waits_for_child && !record.head.is_conflicting() {
-        let latest = record.page.slots.iter().find(|slot| slot.child_mined_at() == Some(settled_at));
+fn not_due_yet(head: &TxHead, slots: AllSlots, settled_at: Height, due_at: Height) -> KeepReason {
+    let waits_for_child = head.mined_at().is_some_and(|own| own < settled_at);
+    if waits_for_child && !head.is_conflicting() {
+        let latest = slots.first_page().iter().find(|slot| slot.child_mined_at() == Some(settled_at));
         let child = latest.and_then(Slot::spender).map(|by| by.child);
         return KeepReason::ChildUnstable { child, mined_at: settled_at, stable_at: due_at };
     }
@@ -299,6 +326,10 @@ impl fmt::Display for KeepReason {
                 write!(f, "hold {} of {} does not let go of height {due_at}", hold.name, hold.owner)
             }
             KeepReason::AboveTip { due_at } => write!(f, "it is due at {due_at}, above the safe height"),
+            KeepReason::Undoable { settled_at, undoable_from } => write!(
+                f,
+                "it settled at {settled_at}, and every block from {undoable_from} on can still be taken back"
+            ),
             KeepReason::ChildDisagrees { child, remembered, found } => {
                 let said = |at: &Option<Height>| at.map_or("unmined".into(), |at| format!("mined at {at}"));
                 let found = match found {
@@ -322,5 +353,30 @@ impl fmt::Display for Verdict {
             Verdict::Kept(reason) => write!(f, "kept because {reason}"),
             Verdict::Gone => write!(f, "already gone"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readings::example::{context, hold, parent_with_child};
+
+    #[test]
+    fn what_can_be_taken_back_stays_however_old_it_is_said_to_be() {
+        let parent = parent_with_child(Some(1001));
+        let at = |current, undoable_from| judge(&parent, &context(current, &[]), undoable_from);
+        let undoable_from = Height(1001);
+        let undoable = KeepReason::Undoable { settled_at: Height(1001), undoable_from };
+        assert_eq!(at(u32::MAX, Some(undoable_from)), Verdict::Kept(undoable));
+        assert!(at(1289, Some(Height(1002))).may_go());
+        assert!(at(1289, None).may_go());
+        assert!(!at(1288, Some(Height(1002))).may_go(), "it never makes anything younger");
+    }
+
+    #[test]
+    fn a_hold_is_named_before_the_rollback() {
+        let holds = [hold("export", Some(5))];
+        let verdict = judge(&parent_with_child(Some(1001)), &context(2000, &holds), Some(Height(1)));
+        assert!(matches!(verdict, Verdict::Kept(KeepReason::Held { .. })), "{verdict}");
     }
 }

@@ -45,6 +45,7 @@ impl Engine {
         context: &PruneContext,
         check_children: bool,
     ) -> Result<Vec<Case>, StoreError> {
+        let undoable_from = self.published.read().undoable_from();
         let snapshot = Snapshot::new(self);
         let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
         snapshot.raw_masters(txids, |txid, bytes| {
@@ -52,7 +53,7 @@ impl Engine {
             if let Some(bytes) = bytes {
                 let first_page = bytes.len() as u64;
                 let master = decode_master(txid, Bytes::copy_from_slice(bytes))?;
-                case.judged.verdict = judge(&master, context);
+                case.judged.verdict = judge(&master, context, undoable_from);
                 case.judged.external = master.head.external;
                 // Further pages are not read for this; they are taken to be as large as the first.
                 case.judged.bytes = first_page * u64::from(1 + extra_pages(master.head.output_count));
@@ -191,8 +192,7 @@ impl Engine {
         self.change(|change| {
             let Some(chain) = change.state.chain else { return Ok(0) };
             let column = self.column(Column::Undo)?;
-            // The first block's undo is needed as long as everything can be taken back.
-            let end = if chain.floor > chain.first { below.min(chain.floor.next()) } else { chain.first };
+            let end = below.min(chain.undoable_from());
             let mut options = ReadOptions::default();
             options.set_iterate_upper_bound(keys::undo(end).to_vec());
             for entry in self.db().iterator_cf_opt(column, options, rocksdb::IteratorMode::Start) {
@@ -327,13 +327,13 @@ mod tests {
     use super::*;
     use crate::EmbeddedOptions;
 
-    fn block(height: u32, tx: &Tx) -> Block {
+    fn block(height: u32, txs: &[&Tx]) -> Block {
         Block {
             height: Height(height),
             hash: block_hash(&height.to_string()),
             parent: block_hash(&(height - 1).to_string()),
             time: 0,
-            txs: vec![tx.clone()],
+            txs: txs.iter().copied().cloned().collect(),
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
         let parent = coin("parent", 1);
-        engine.apply_block(&block(1, &parent), ApplyOptions::default()).unwrap();
+        engine.apply_block(&block(1, &[&parent]), ApplyOptions::default()).unwrap();
         engine.change(|change| preserve::preserve(&mut change.set, parent.txid, Height(8))).unwrap();
         let mut strays = WriteBatch::default();
         let no_record = [2, 3, 9].map(|until| (until, coin("never stored", 1).txid));
@@ -377,8 +377,10 @@ mod tests {
         let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
         let parent = coin("parent", 1);
         let child = burn("child", &[(&parent, 0)]);
-        for (height, tx) in [(1, &parent), (2, &child)] {
-            engine.apply_block(&block(height, tx), ApplyOptions::default()).unwrap();
+        // The rest, so that no rollback can need them any more.
+        let blocks = [[&parent].as_slice(), &[&child]].into_iter().chain([[].as_slice(); 10]);
+        for (height, txs) in (1..).zip(blocks) {
+            engine.apply_block(&block(height, txs), ApplyOptions::default()).unwrap();
         }
         assert_eq!(engine.mined.read().get(&child.txid), Some(Height(2)));
         let verdict = || {

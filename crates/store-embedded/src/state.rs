@@ -36,6 +36,13 @@ pub(crate) struct Chain {
     pub(crate) floor: Height,
 }
 
+impl Chain {
+    /// The lowest block that a rollback can still take back: the first one too, as long as everything can be.
+    pub(crate) fn undoable_from(&self) -> Height {
+        if self.floor > self.first { self.floor.next() } else { self.first }
+    }
+}
+
 impl State {
     pub(crate) fn last(&self) -> Option<BlockMark> {
         self.chain.map(|chain| chain.last)
@@ -43,6 +50,11 @@ impl State {
 
     pub(crate) fn floor(&self) -> Option<Height> {
         self.chain.map(|chain| chain.floor)
+    }
+
+    /// The lowest block that a rollback can still take back.
+    pub(crate) fn undoable_from(&self) -> Option<Height> {
+        self.chain.map(|chain| chain.undoable_from())
     }
 
     /// Up to which height of its spender's block a slot may forget who spent it: beyond every reorganisation and every

@@ -293,7 +293,7 @@ impl<'a> Verifier<'a> {
         let Some(chain) = self.state.chain else { return Ok(()) };
         let mut expected = Some(chain.last);
         while let Some(block) = expected {
-            if block.height <= chain.floor && !(chain.floor == chain.first && block.height == chain.first) {
+            if block.height < chain.undoable_from() {
                 break;
             }
             match undo.get(&block.height) {

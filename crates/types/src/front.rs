@@ -46,7 +46,12 @@ pub struct AllSlots<'a> {
     pub(crate) further: &'a [PageSummary],
 }
 
-impl AllSlots<'_> {
+impl<'a> AllSlots<'a> {
+    /// Those on the first page, one by one.
+    pub fn first_page(&self) -> &'a [Slot] {
+        self.here
+    }
+
     /// How many stand in the way of deletion, see [`Slot::is_open`].
     pub fn open(&self) -> u32 {
         let here = self.here.iter().filter(|slot| slot.is_open()).count() as u32;

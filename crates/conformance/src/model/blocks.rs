@@ -340,10 +340,16 @@ impl Model {
         self.forgotten.extend(forgotten);
     }
 
+    /// The lowest block that can still be taken back: the one above the floor, or the first of all while nothing is above the first.
+    pub fn undoable_from(&self) -> Option<Height> {
+        let (first, floor) = (self.first_height?, self.floor?);
+        Some(if floor == first { first } else { floor.next() })
+    }
+
     /// Drops undo records no rollback can need.
     pub fn prune_undo(&mut self, below: Height) -> u64 {
-        let (first, floor) = (self.first_height, self.floor);
-        let needed = |height: Height| Some(height) > floor || (Some(height) == first && floor == first);
+        let undoable_from = self.undoable_from();
+        let needed = |height: Height| undoable_from.is_some_and(|from| height >= from);
         let before = self.undo.len();
         self.undo.retain(|height, _| *height >= below || needed(*height));
         (before - self.undo.len()) as u64

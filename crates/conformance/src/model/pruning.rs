@@ -49,7 +49,7 @@ impl Model {
             return Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 };
         };
         let (master, extras) = record.to_pages();
-        let mut verdict = judge(&master, context);
+        let mut verdict = judge(&master, context, self.undoable_from());
         if verdict.may_go() && check_children {
             let evidence = |child: &TxId| match self.record(*child) {
                 Some(_) => ChildEvidence::Present { mined_at: self.mined_at(*child) },

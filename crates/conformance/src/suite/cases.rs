@@ -92,6 +92,8 @@ macro_rules! conformance_cases {
                 a_persister_holds_until_it_has_caught_up,
                 a_consumer_at_zero_or_silent_holds_everything,
                 what_is_due_above_the_safe_height_stays,
+                what_a_rollback_may_need_stays_whatever_is_asked,
+                what_wrote_over_another_stays_while_that_can_come_back,
                 of_a_batch_exactly_those_go_that_may,
                 with_and_without_the_child_check_the_same_goes,
                 a_pruned_loser_is_listed_no_longer,

@@ -452,9 +452,12 @@ pub async fn erigon_3658_policy_changes_at_run_time(factory: &dyn StoreFactory) 
     assert_eq!(s.prune_with(120, 288).await, [], "kept for 288 blocks");
     s.set_policy(small()).await.expect("a shorter retention");
     assert_eq!(s.settled(&tx).await, Some(100), "the record is as it was");
-    assert_eq!(s.prune_with(120, 5).await, [tx.txid], "and goes at once");
+    let still = s.judge(vec![tx.txid], context(120, 5, &[]), true).await.expect("judge").remove(0).verdict;
+    let undoable = KeepReason::Undoable { settled_at: Height(100), undoable_from: Height(100) };
+    assert_eq!(still, Verdict::Kept(undoable), "a rollback can still reach all of the old window");
     let minted = coinbase("minted", 1);
     s.extend(&[&minted]).await;
+    assert_eq!(s.prune_with(121, 5).await, [tx.txid], "and goes with the next block");
     assert_eq!(
         s.rollback_floor().await,
         Ok(Some(Height(116))),

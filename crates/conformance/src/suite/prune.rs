@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sapwood_rules::{Hold, KeepReason, Verdict};
-use sapwood_store::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal};
+use sapwood_store::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal, RollbackMode};
 use sapwood_types::{External, Height, Slot};
 
 use super::{StoreFactory, Subject, failures, only};
@@ -111,6 +111,72 @@ pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory)
     let judged = s.delete_due(request).await.expect("delete");
     assert_eq!(judged[0].verdict, Verdict::Kept(KeepReason::AboveTip { due_at: Height(15) }));
     assert!(s.has(&tx).await);
+    s.sound().await;
+}
+
+/// What settled in a block that can be taken back stays, whatever height, holds and retention the one who asks goes by; and the
+/// rollback finds it.
+pub async fn what_a_rollback_may_need_stays_whatever_is_asked(factory: &dyn StoreFactory) {
+    for mode in [RollbackMode::Node, RollbackMode::Follower] {
+        let s = Subject::new(factory, small()).await;
+        let root = coin("root", 1);
+        let first = s.start(10, &[&root]).await.block;
+        let spender = burn("spender", &[(&root, 0)]);
+        s.extend(&[&spender]).await;
+        let at_any_rate = |undoable_from: u32| {
+            let undoable =
+                KeepReason::Undoable { settled_at: Height(11), undoable_from: Height(undoable_from) };
+            [Verdict::Kept(undoable.clone()), Verdict::Kept(undoable)]
+        };
+        let asked = |current, retention| {
+            let request = DeleteDue {
+                txids: vec![root.txid, spender.txid],
+                context: context(current, retention, &[]),
+                check_children: true,
+                save_cursor: None,
+                spare_external: false,
+            };
+            async {
+                let judged = s.delete_due(request).await.expect("delete");
+                judged.into_iter().map(|judged| judged.verdict).collect::<Vec<_>>()
+            }
+        };
+        for height in 11..=15 {
+            s.extend_to(height).await;
+            assert_eq!(asked(1_000, 5).await, at_any_rate(10), "{mode:?}, the chain at {height}");
+            assert_eq!(asked(12, 1).await, at_any_rate(10), "a shorter retention, {mode:?}");
+        }
+        s.roll_back(Some((first.height, first.hash)), mode).await.expect("roll back");
+        let forgotten = mode == RollbackMode::Follower;
+        let slot = if forgotten { Slot::Unspent } else { spent(&spender, 0, None) };
+        assert_eq!(s.slot(&root, 0).await, slot, "{mode:?}");
+
+        s.extend(&[&spender]).await;
+        s.extend_to(15).await;
+        assert_eq!(asked(1_000, 5).await, at_any_rate(10), "{mode:?}");
+        s.extend_to(16).await;
+        assert_eq!(asked(16, 5).await, vec![Verdict::MayGo { due_at: Height(16) }; 2], "{mode:?}");
+        s.sound().await;
+    }
+}
+
+/// What wrote over an older record of the same id stays as long as the older one can come back. Once it was deleted too early; its
+/// parent remembered it ever after, although the older one was there again.
+pub async fn what_wrote_over_another_stays_while_that_can_come_back(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let root = coin("root", 1);
+    let tx = burn("tx", &[(&root, 0)]);
+    s.start(10, &[]).await;
+    let first = s.extend(&[&root, &tx]).await.block;
+    let before = s.records(&[&root, &tx]).await;
+    s.extend(&[&root, &tx]).await;
+    assert_eq!(s.slot(&root, 0).await, spent(&tx, 0, Some(12)));
+    for judged in s.try_prune(&[&tx, &root], 1_000, &[]).await {
+        let undoable = KeepReason::Undoable { settled_at: Height(12), undoable_from: Height(10) };
+        assert_eq!(judged.verdict, Verdict::Kept(undoable));
+    }
+    s.roll_back(Some((first.height, first.hash)), RollbackMode::Node).await.expect("roll back");
+    assert_eq!(s.records(&[&root, &tx]).await, before);
     s.sound().await;
 }
 
