@@ -1,6 +1,9 @@
 //! Blocks: applied and taken back.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
 use sapwood_store::{
@@ -41,7 +44,7 @@ pub struct Replaced {
     /// The record.
     pub record: TxRecord,
     /// Outputs whose spenders were forgotten by then: nobody can tell what has become of those since.
-    pub forgotten: Vec<OutPoint>,
+    pub forgotten: BTreeSet<OutPoint>,
 }
 
 impl Model {

@@ -58,7 +58,32 @@ use sapwood_store::{BatchError, BatchResult, Cursor};
 use sapwood_types::{BlockMark, Height, OutPoint, Slot, Spender, TxId, TxRecord};
 
 pub use as_store::ModelStore;
-pub use blocks::{ModelUndo, UndoTx};
+pub use blocks::{ModelUndo, Replaced, UndoTx};
+
+/// Notes which slots of a record the store under test has forgotten the spenders of. Returns those that differ otherwise.
+fn agree_on_slots(
+    ours: &[Slot],
+    theirs: &TxRecord,
+    bound: Option<Height>,
+    forgotten: &mut BTreeSet<OutPoint>,
+) -> Vec<OutPoint> {
+    let mut differing = Vec::new();
+    for (vout, (our, their)) in (0..).zip(ours.iter().zip(&theirs.slots)) {
+        let outpoint = OutPoint::new(theirs.txid, vout);
+        match (our, their) {
+            (our, their) if our == their => {
+                forgotten.remove(&outpoint);
+            }
+            (Slot::Spent { child_mined_at: Some(our), .. }, Slot::Settled { child_mined_at: their })
+                if our == their && Some(*their) <= bound =>
+            {
+                forgotten.insert(outpoint);
+            }
+            _ => differing.push(outpoint),
+        }
+    }
+    differing
+}
 
 /// A store in memory.
 #[derive(Clone, Debug)]
@@ -263,22 +288,17 @@ impl Model {
     /// that differ otherwise: forgotten without the right to be, or simply other ones.
     pub fn agree_on_forgotten(&mut self, theirs: &TxRecord) -> Vec<OutPoint> {
         let Some(ours) = self.records.get(&theirs.txid) else { return Vec::new() };
-        let mut differing = Vec::new();
-        for (vout, (our, their)) in (0..).zip(ours.slots.iter().zip(&theirs.slots)) {
-            let outpoint = OutPoint::new(theirs.txid, vout);
-            match (our, their) {
-                (our, their) if our == their => {
-                    self.forgotten.remove(&outpoint);
-                }
-                (Slot::Spent { child_mined_at: Some(our), .. }, Slot::Settled { child_mined_at: their })
-                    if our == their && Some(*their) <= self.forget_bound =>
-                {
-                    self.forgotten.insert(outpoint);
-                }
-                _ => differing.push(outpoint),
-            }
+        agree_on_slots(&ours.slots, theirs, self.forget_bound, &mut self.forgotten)
+    }
+
+    /// The same for the records that the block at a height wrote over, looking at the store's version of them. Between two blocks in a
+    /// row nobody can look, and once it is written over a record shows nowhere else.
+    pub fn agree_on_replaced(&mut self, height: Height, theirs: &[TxRecord]) {
+        let Some(undo) = self.undo.get_mut(&height) else { return };
+        let ours = Arc::make_mut(undo).txs.iter_mut().filter_map(|tx| tx.replaced.as_mut());
+        for (Replaced { record, forgotten }, theirs) in ours.zip(theirs) {
+            agree_on_slots(&record.slots, theirs, self.forget_bound, forgotten);
         }
-        differing
     }
 
     /// Forgets the spenders another model of the same store has forgotten, where this one has them too.

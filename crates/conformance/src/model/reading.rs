@@ -156,6 +156,12 @@ impl Model {
         self.greatest_block_id
     }
 
+    /// The heights of the blocks that wrote over records.
+    pub fn heights_with_replaced(&self) -> Vec<Height> {
+        let wrote_over = |undo: &ModelUndo| undo.txs.iter().any(|tx| tx.replaced.is_some());
+        self.undo.iter().filter(|(_, undo)| wrote_over(undo)).map(|(height, _)| *height).collect()
+    }
+
     /// How to take back the block at a height.
     pub fn undo(&self, height: Height) -> Option<Undo> {
         self.undo.get(&height).map(|undo| undo.as_undo())

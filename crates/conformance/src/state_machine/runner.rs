@@ -86,6 +86,7 @@ impl Runner {
             agree(&mut other, &our_other, &theirs, &look, &records).map_err(|_| problem)?;
             self.model = other;
         }
+        self.agree_on_replaced().await?;
 
         self.count_what_is_there(&look);
         let mut expected = Observation::of_model(&self.model, &look);
@@ -100,6 +101,20 @@ impl Runner {
         Problem::all("a state that must not be", invariants::of_records(&records))?;
         self.steps += 1;
         if self.steps.is_multiple_of(VERIFY_EVERY) { self.verify().await } else { Ok(()) }
+    }
+
+    /// The store may have forgotten spenders in records that were written over since.
+    async fn agree_on_replaced(&mut self) -> Result<(), Problem> {
+        for height in self.model.heights_with_replaced() {
+            let undo = self.store.undo(height).await;
+            let undo = undo.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+            let replaced = undo.map(|undo| undo.replaced).unwrap_or_default().into_iter();
+            let records = replaced.map(|it| TxRecord::assemble(it.txid, &it.master, &it.extras));
+            let records: Result<Vec<TxRecord>, _> = records.collect();
+            let records = records.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+            self.model.agree_on_replaced(height, &records);
+        }
+        Ok(())
     }
 
     /// What is rare has to be seen to happen, or comparing it proves nothing.
