@@ -1,23 +1,24 @@
 //! Pruning: judge without the lock, delete under it what did not change meanwhile.
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use rocksdb::{ColumnFamily, ReadOptions, WriteBatch};
-use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge_state, verdict::check_child};
 use sapwood_store::{
-    Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet, changes::record_entries,
+    Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet,
+    changes::{Facts, record_entries},
     transition::preserve,
 };
-use sapwood_types::{Height, MasterPage, Slot, TxId, page::extra_pages};
+use sapwood_types::{Height, MasterFront, MasterPage, Slot, TxId, page::extra_pages};
 
 use crate::{
     EmbeddedStore,
     columns::Column,
-    engine::{Engine, corrupt, decode_master, engine_error},
+    engine::{Engine, corrupt, engine_error},
     gate::ChunkPass,
     keys::{self, Pending},
     read::Snapshot,
     watch::TxIds,
+    writer::Deleted,
 };
 
 /// Records judged between two looks whether a block has come.
@@ -26,8 +27,8 @@ const JUDGED_AT_A_TIME: usize = 125;
 /// A record, its verdict, and what deleting it takes.
 struct Case {
     judged: Judged,
-    /// The record, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
-    plain: Option<MasterPage>,
+    /// What the record begins with, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
+    plain: Option<MasterFront>,
 }
 
 impl Case {
@@ -52,12 +53,13 @@ impl Engine {
             let mut case = Case::gone(*txid);
             if let Some(bytes) = bytes {
                 let first_page = bytes.len() as u64;
-                let master = decode_master(txid, Bytes::copy_from_slice(bytes))?;
-                case.judged.verdict = judge(&master, context, undoable_from);
-                case.judged.external = master.head.external;
+                let front = MasterFront::decode(bytes)
+                    .map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
+                case.judged.verdict = judge_state(&front.head, front.all_slots(), context, undoable_from);
+                case.judged.external = front.head.external;
                 // Further pages are not read for this; they are taken to be as large as the first.
-                case.judged.bytes = first_page * u64::from(1 + extra_pages(master.head.output_count));
-                case.plain = (!master.head.is_conflicting()).then_some(master);
+                case.judged.bytes = first_page * u64::from(1 + extra_pages(front.head.output_count));
+                case.plain = (!front.head.is_conflicting()).then_some(front);
             }
             cases.push(case);
             Ok(())
@@ -129,7 +131,10 @@ impl Engine {
                 }
                 gone.insert(txid);
                 match case.plain.take() {
-                    Some(master) => change.deleted.push((txid, master)),
+                    Some(front) => {
+                        let further_pages = extra_pages(front.head.output_count);
+                        change.deleted.push((txid, Deleted { further_pages, facts: Facts::of(&front) }));
+                    }
                     None => preserve::prune(&mut change.set, txid)?,
                 }
             }
@@ -147,13 +152,13 @@ impl Engine {
         batch: &mut WriteBatch,
         records: &ColumnFamily,
         txid: TxId,
-        master: &MasterPage,
+        record: &Deleted,
     ) -> Result<(), StoreError> {
         batch.delete_cf(records, txid.0);
-        for number in 1..=extra_pages(master.head.output_count) {
+        for number in 1..=record.further_pages {
             batch.delete_cf(records, keys::page(&txid, number));
         }
-        for entry in record_entries(txid, master).iter().flatten() {
+        for entry in record_entries(txid, &record.facts).iter().flatten() {
             let mut result = Ok(());
             keys::index(entry, |column, key| match self.column(column) {
                 Ok(column) => batch.delete_cf(column, key),
@@ -220,8 +225,8 @@ fn check_all_children(
     let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
     for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
         match &case.plain {
-            Some(master) if master.summaries.is_empty() => {
-                slots.extend(master.page.slots.iter().map(|slot| (number, *slot)));
+            Some(front) if front.summaries.is_empty() => {
+                slots.extend(front.slots.iter().map(|slot| (number, *slot)));
             }
             _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
         }
@@ -327,13 +332,13 @@ mod tests {
     use super::*;
     use crate::EmbeddedOptions;
 
-    fn block(height: u32, txs: &[&Tx]) -> Block {
+    fn block(height: u32, tx: &Tx) -> Block {
         Block {
             height: Height(height),
             hash: block_hash(&height.to_string()),
             parent: block_hash(&(height - 1).to_string()),
             time: 0,
-            txs: txs.iter().copied().cloned().collect(),
+            txs: vec![tx.clone()],
         }
     }
 
@@ -343,7 +348,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
         let parent = coin("parent", 1);
-        engine.apply_block(&block(1, &[&parent]), ApplyOptions::default()).unwrap();
+        engine.apply_block(&block(1, &parent), ApplyOptions::default()).unwrap();
         engine.change(|change| preserve::preserve(&mut change.set, parent.txid, Height(8))).unwrap();
         let mut strays = WriteBatch::default();
         let no_record = [2, 3, 9].map(|until| (until, coin("never stored", 1).txid));
@@ -377,10 +382,13 @@ mod tests {
         let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
         let parent = coin("parent", 1);
         let child = burn("child", &[(&parent, 0)]);
-        // The rest, so that no rollback can need them any more.
-        let blocks = [[&parent].as_slice(), &[&child]].into_iter().chain([[].as_slice(); 10]);
-        for (height, txs) in (1..).zip(blocks) {
-            engine.apply_block(&block(height, txs), ApplyOptions::default()).unwrap();
+        for (height, tx) in [(1, &parent), (2, &child)] {
+            engine.apply_block(&block(height, tx), ApplyOptions::default()).unwrap();
+        }
+        // Until no rollback can need them any more.
+        for height in 3..10 {
+            let tx = coin(&height.to_string(), 1);
+            engine.apply_block(&block(height, &tx), ApplyOptions::default()).unwrap();
         }
         assert_eq!(engine.mined.read().get(&child.txid), Some(Height(2)));
         let verdict = || {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use rocksdb::{DBIterator, IteratorMode, ReadOptions};
 use sapwood_store::{
     Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
-    changes::{IndexEntry, address_entries, is_listed, listing, record_entries},
+    changes::{Facts, IndexEntry, address_entries, is_listed, listing, record_entries},
 };
 use sapwood_types::{Height, MasterPage, OutPoint, OutputPage, Slot, Spender, TxId, TxRecord, Undo};
 
@@ -155,7 +155,8 @@ impl<'a> Verifier<'a> {
     ) -> Result<(), StoreError> {
         self.found.records += 1;
         self.found.unmined += u64::from(master.head.mined_at().is_none());
-        let mut wanted: Vec<IndexEntry> = record_entries(txid, master).into_iter().flatten().collect();
+        let mut wanted: Vec<IndexEntry> =
+            record_entries(txid, &Facts::of_page(master)).into_iter().flatten().collect();
         let pages = std::iter::once(&master.page).chain(extras);
         for (number, page) in pages.enumerate() {
             self.found.unspent += page.slots.iter().filter(|slot| is_listed(slot)).count() as u64;
@@ -257,7 +258,8 @@ impl<'a> Verifier<'a> {
     fn entries_of(&self, txid: TxId) -> Result<HashSet<Vec<u8>>, StoreError> {
         let mut set = WorkingSet::new(&self.snapshot);
         let Some((master, extras)) = set.pages(txid)? else { return Ok(HashSet::new()) };
-        let mut entries: Vec<IndexEntry> = record_entries(txid, &master).into_iter().flatten().collect();
+        let mut entries: Vec<IndexEntry> =
+            record_entries(txid, &Facts::of_page(&master)).into_iter().flatten().collect();
         let pages = std::iter::once(&master.page).chain(extras.iter().map(AsRef::as_ref));
         for (number, page) in pages.enumerate() {
             let side = (listing(&master), page);

@@ -9,11 +9,11 @@ use rocksdb::{ReadOptions, WriteBatch};
 use sapwood_rules::Policy;
 use sapwood_store::{
     BatchError, BatchResult, Changes, PageSource, StoreError, WorkingSet,
-    changes::{CountChanges, Side, record_changes},
+    changes::{CountChanges, Facts, Side, record_changes},
     error::ItemError,
     working_set::PageKey,
 };
-use sapwood_types::{Height, MasterPage, OutputPage, StoredMaster, TxId, Undo};
+use sapwood_types::{Height, OutputPage, StoredMaster, TxId, Undo};
 use tracing::trace;
 
 use crate::{
@@ -83,13 +83,20 @@ pub(crate) struct Change<'a> {
     /// Undo records that go.
     pub(crate) undone: Vec<Height>,
     /// Records that go as a whole and need not be read for it: nothing is unspent on them, and nothing is unmined.
-    pub(crate) deleted: Vec<(TxId, MasterPage)>,
+    pub(crate) deleted: Vec<(TxId, Deleted)>,
+}
+
+/// A record that goes as a whole, as far as it matters for that.
+pub(crate) struct Deleted {
+    /// Pages besides the first.
+    pub(crate) further_pages: u32,
+    pub(crate) facts: Facts,
 }
 
 /// A change that is decided, but for its batch: what memory has to know of it.
 pub(crate) struct Prepared {
     pub(crate) changes: Changes,
-    deleted: Vec<(TxId, MasterPage)>,
+    deleted: Vec<(TxId, Deleted)>,
     /// The state it leaves.
     state: State,
     /// The UTXO set it leaves.
@@ -206,8 +213,8 @@ impl Engine {
         self.put_rolled(&mut batch, &rolled)?;
         // After all else: a loser that goes in the same write changes its parents' lists, and must not bring them back.
         let records = self.column(Column::Tx)?;
-        for (txid, master) in &deleted {
-            self.delete_plain(&mut batch, records, *txid, master)?;
+        for (txid, record) in &deleted {
+            self.delete_plain(&mut batch, records, *txid, record)?;
         }
         let rolling = rolling.rolled(rolled);
         let records = changes.masters.len();
@@ -246,7 +253,7 @@ impl Engine {
         for (txid, record) in &changes.masters {
             mined.note(*txid, mined_at(&record.before), mined_at(&record.now));
         }
-        deleted.iter().for_each(|(txid, master)| mined.note(*txid, master.head.mined_at(), None));
+        deleted.iter().for_each(|(txid, record)| mined.note(*txid, record.facts.mined_at, None));
         drop(mined);
         // What was deleted as a whole had nothing left to spend, so it is not in the cache.
         for (txid, record) in &changes.masters {

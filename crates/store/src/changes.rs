@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use sapwood_rules::{settled, settled_at};
+use sapwood_rules::settled;
 use sapwood_types::{
-    AddressHash, DecodeError, Height, MasterFront, MasterPage, OutPoint, Output, OutputPage, PAGE_SIZE,
-    Scratch, Slot, StoredMaster, TxId, codec::Reader,
+    AddressHash, AllSlots, DecodeError, Height, MasterFront, MasterPage, OutPoint, Output, OutputPage,
+    PAGE_SIZE, Scratch, Slot, StoredMaster, TxHead, TxId, codec::Reader,
 };
 
 use crate::{
@@ -64,16 +64,26 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(front: &MasterFront) -> Self {
+    /// What follows from the page that begins like this.
+    pub fn of(front: &MasterFront) -> Self {
+        Self::of_state(&front.head, front.all_slots())
+    }
+
+    /// What follows from this page.
+    pub fn of_page(page: &MasterPage) -> Self {
+        Self::of_state(&page.head, page.all_slots())
+    }
+
+    fn of_state(head: &TxHead, slots: AllSlots) -> Self {
         Self {
-            settled: settled(&front.head, front.all_slots()),
-            unmined_since: front.head.unmined_since(),
-            preserve_until: front.head.preserve_until,
-            mined_at: front.head.mined_at(),
-            open: front.all_slots().open(),
-            unspent: unspent(&front.slots) as u32,
-            lowest_spender: front
-                .slots
+            settled: settled(head, slots),
+            unmined_since: head.unmined_since(),
+            preserve_until: head.preserve_until,
+            mined_at: head.mined_at(),
+            open: slots.open(),
+            unspent: unspent(slots.first_page()) as u32,
+            lowest_spender: slots
+                .first_page()
                 .iter()
                 .filter(|slot| slot.spender().is_some())
                 .filter_map(Slot::child_mined_at)
@@ -145,23 +155,18 @@ pub enum IndexChange {
 }
 
 /// The entries a first page has in the due, unmined and preservation index, in this order.
-pub fn record_entries(txid: TxId, master: &MasterPage) -> [Option<IndexEntry>; 3] {
-    let due = settled_at(master).map(|height| IndexEntry::Due(height, txid));
-    let unmined = master.head.unmined_since().map(|height| IndexEntry::Unmined(height, txid));
-    let preserved = master.head.preserve_until.map(|height| IndexEntry::Preserved(height, txid));
-    [due, unmined, preserved]
+pub fn record_entries(txid: TxId, facts: &Facts) -> [Option<IndexEntry>; 3] {
+    [
+        facts.settled.map(|height| IndexEntry::Due(height, txid)),
+        facts.unmined_since.map(|height| IndexEntry::Unmined(height, txid)),
+        facts.preserve_until.map(|height| IndexEntry::Preserved(height, txid)),
+    ]
 }
 
 /// The entries that come and go in the due, unmined and preservation index when a first page changes.
 pub fn record_changes(txid: TxId, record: &RecordChange, mut change: impl FnMut(IndexChange)) {
-    let entries = |side: &Option<Side>| {
-        let facts = side.as_ref().map(|side| side.facts);
-        [
-            facts.and_then(|facts| facts.settled).map(|height| IndexEntry::Due(height, txid)),
-            facts.and_then(|facts| facts.unmined_since).map(|height| IndexEntry::Unmined(height, txid)),
-            facts.and_then(|facts| facts.preserve_until).map(|height| IndexEntry::Preserved(height, txid)),
-        ]
-    };
+    let entries =
+        |side: &Option<Side>| side.as_ref().map_or([None; 3], |side| record_entries(txid, &side.facts));
     for (before, now) in entries(&record.before).into_iter().zip(entries(&record.now)) {
         if before != now {
             before.map(IndexChange::Delete).map(&mut change);

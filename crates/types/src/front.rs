@@ -77,6 +77,11 @@ impl MasterFront {
         AllSlots { here: &self.slots, further: &self.summaries }
     }
 
+    /// The front of the page that these bytes are. What comes after it is not looked at.
+    pub fn decode(page: &[u8]) -> Result<Self, DecodeError> {
+        Self::read(&mut Reader::of_slice(page))
+    }
+
     /// Reads the front of a page, and leaves the rest.
     pub(crate) fn read<B: Buf>(from: &mut Reader<B>) -> Result<Self, DecodeError> {
         let length = from.left();

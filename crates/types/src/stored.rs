@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     DecodeError, MasterPage, Output, PAGE_SIZE, Slot, Tx, TxBody, TxHead,
-    codec::{Reader, Writer},
+    codec::Writer,
     front::{self, MasterFront},
     page::encode_outputs,
 };
@@ -69,7 +69,7 @@ impl StoredMaster {
 
     /// Reads what changes.
     pub fn front(&self) -> Result<MasterFront, DecodeError> {
-        MasterFront::read(&mut Reader::of_slice(&self.0))
+        MasterFront::decode(&self.0)
     }
 
     /// Reads the page.
