@@ -113,7 +113,6 @@ impl PrunerHandle {
                 ", but only for an unmined child, and all are mined now: it ends with the next job";
             guard.keeps = false;
         }
-        explanation.guards.extend(rollback_guard(&verdict));
         explanation.guards.extend(children_guard(&verdict, shared.options.check_children));
         explanation.guards.extend(body);
         (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);
@@ -237,13 +236,6 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
         guard(name, question, !view.expired && !lets_go, view.to_string());
     }
     guards
-}
-
-/// What the store itself says of rollbacks, where it is more than the hold of the window says.
-fn rollback_guard(verdict: &Verdict) -> Option<Guard> {
-    let Verdict::Kept(reason @ KeepReason::Undoable { .. }) = verdict else { return None };
-    let question = "Is it beyond every rollback?";
-    Some(Guard { name: "rollback", question, answer: reason.to_string(), keeps: true })
 }
 
 /// The independent check, if it is done and came out with something.

@@ -28,11 +28,11 @@ impl Situation {
     /// The situation with a height asked for. Nothing before the first block.
     pub(crate) async fn of(shared: &Shared, asked: Option<Height>) -> Result<Option<Self>, StoreError> {
         let Some(last) = shared.store.last_applied().await? else { return Ok(None) };
-        let floor = shared.store.rollback_floor().await?.unwrap_or(Height::GENESIS);
+        let undoable_from = shared.store.undoable_from().await?.unwrap_or(Height::GENESIS);
         let policy = *shared.policy.read();
         let tip = last.height;
         let height = asked.map_or(tip, |asked| asked.min(tip));
-        let mut holds = vec![reorg_window(floor, &policy)];
+        let mut holds = vec![reorg_window(undoable_from, &policy)];
         holds.extend(shared.holds.all());
         let now = shared.clock.now();
         let safe = safe_height(height, &holds, now);
@@ -76,17 +76,17 @@ impl Situation {
     }
 }
 
-/// What settled above the floor can be unsettled by a reorganisation, so it must not go. Holds are about the heights at which
-/// records are due, which is a retention later.
-fn reorg_window(floor: Height, policy: &Policy) -> Hold {
+/// What settled in a block that can be taken back can be unsettled by a reorganisation, so it must not go. The store would not let it; as
+/// a hold it is seen. Holds are about the heights at which records are due, which is a retention later.
+fn reorg_window(undoable_from: Height, policy: &Policy) -> Hold {
     Hold {
         name: REORG_WINDOW.into(),
         owner: "chain".into(),
-        keep_from: Some(floor.plus(policy.retention).next()),
+        keep_from: Some(undoable_from.plus(policy.retention)),
         expires: None,
         reason: format!(
-            "blocks above {} can be taken back, and what settled there is due {} blocks later",
-            text::at(floor),
+            "blocks from {} on can be taken back, and what settled there is due {} blocks later",
+            text::at(undoable_from),
             text::figure(policy.retention)
         ),
     }

@@ -313,6 +313,10 @@ impl StoreRead for EmbeddedStore {
         Ok(self.engine.published.read().floor())
     }
 
+    async fn undoable_from(&self) -> Result<Option<Height>, StoreError> {
+        Ok(self.engine.published.read().undoable_from())
+    }
+
     async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
         self.run(move |engine| engine.read_undo(height)).await?
     }

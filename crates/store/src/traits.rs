@@ -70,6 +70,10 @@ pub trait StoreRead: Send + Sync {
     /// The lowest height a rollback can reach; nothing before the first block.
     async fn rollback_floor(&self) -> Result<Option<Height>, StoreError>;
 
+    /// The lowest block a rollback can still take back: the one above the floor, or the first one while the floor is still there. What
+    /// settled there or above is not deleted. Nothing before the first block.
+    async fn undoable_from(&self) -> Result<Option<Height>, StoreError>;
+
     /// How to take back the block at a height, if that is still known.
     async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError>;
 

@@ -126,6 +126,10 @@ impl StoreRead for ModelStore {
         Ok(self.read().rollback_floor())
     }
 
+    async fn undoable_from(&self) -> Result<Option<Height>, StoreError> {
+        Ok(self.read().undoable_from())
+    }
+
     async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
         Ok(self.read().undo(height))
     }

@@ -29,6 +29,7 @@ pub struct Observation {
     pub counts: Counts,
     pub last_applied: Option<BlockMark>,
     pub floor: Option<Height>,
+    pub undoable_from: Option<Height>,
     pub undo: Vec<Option<Undo>>,
     pub cursor: Option<Cursor>,
     /// Kept with each write, and counted.
@@ -82,6 +83,7 @@ impl Observation {
             counts: model.counts(),
             last_applied: model.last_applied(),
             floor: model.rollback_floor(),
+            undoable_from: model.undoable_from(),
             undo: look.heights.iter().map(|height| model.undo(*height)).collect(),
             cursor: model.prune_cursor(),
             utxo_set: [utxo_set.clone(), utxo_set],
@@ -121,12 +123,13 @@ impl Observation {
             due(look.due_up_to),
             due(Height::MAX),
         );
-        let (alone, with_children, counts, last_applied, floor, cursor, kept, counted) = tokio::join!(
+        let (alone, with_children, counts, last_applied, floor, undoable, cursor, kept, counted) = tokio::join!(
             judged(false),
             judged(true),
             store.counts(),
             store.last_applied(),
             store.rollback_floor(),
+            store.undoable_from(),
             store.prune_cursor(),
             store.rolling_utxo_set(),
             store.utxo_set(true, Arc::new(|_, _| ControlFlow::Continue(()))),
@@ -145,6 +148,7 @@ impl Observation {
             counts: counts.map_err(text)?,
             last_applied: last_applied.map_err(text)?,
             floor: floor.map_err(text)?,
+            undoable_from: undoable.map_err(text)?,
             undo,
             cursor: cursor.map_err(text)?,
             utxo_set: [kept.map_err(text)?, Some(counted.map_err(text)?)],
@@ -173,6 +177,7 @@ impl Observation {
         found.extend(one("counts", &self.counts, &theirs.counts));
         found.extend(one("last applied block", &self.last_applied, &theirs.last_applied));
         found.extend(one("rollback floor", &self.floor, &theirs.floor));
+        found.extend(one("undoable from", &self.undoable_from, &theirs.undoable_from));
         found.extend(one("prune cursor", &self.cursor, &theirs.cursor));
         found.extend(one("UTXO set, kept and counted", &self.utxo_set, &theirs.utxo_set));
         for (height, (ours, theirs)) in look.heights.iter().zip(self.undo.iter().zip(&theirs.undo)) {

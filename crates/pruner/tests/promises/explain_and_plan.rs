@@ -39,11 +39,18 @@ async fn each_guard_is_explained_with_its_figures() {
     assert_eq!((explanation.reason, keeping(&explanation)), (Some("child_unmined"), vec!["children"]));
     assert!(explanation.to_string().contains(&waiting.txid.to_string()));
     let explanation = explain(&settled).await;
-    assert_eq!((explanation.reason, keeping(&explanation)), (Some("too_young"), vec!["age"]));
+    assert_eq!((explanation.reason, keeping(&explanation)), (Some("too_young"), vec!["age", "hold"]));
     assert_eq!(explanation.earliest, Some(Height(6)));
 
     world.settle().await;
     world.extend_to(6).await;
+    let explanation = explain(&settled).await;
+    assert_eq!(
+        (explanation.reason, keeping(&explanation)),
+        (Some("held"), vec!["hold"]),
+        "the first block can still be taken back"
+    );
+    world.extend_to(7).await;
     assert!(explain(&settled).await.may_go);
     let hold = Hold {
         name: "export".into(),
