@@ -403,10 +403,16 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         shared.measure().await;
     }
     match result {
-        Ok(()) => end_job(shared, request.job, JobState::Completed, None, None),
+        // The job that goes on is there before this one is over: whoever waits until nothing is under way must not find a gap.
+        Ok(()) => {
+            if sweep.look_back && shared.requests.waiting().is_none() {
+                shared.submit(Trigger::Continued, None, true);
+            }
+            end_job(shared, request.job, JobState::Completed, None, None);
+        }
         Err(Halt::Stop(reason)) if reason.is_limit() => {
-            end_job(shared, request.job, JobState::Completed, Some(reason), None);
             shared.submit(Trigger::Continued, request.asked, false);
+            end_job(shared, request.job, JobState::Completed, Some(reason), None);
         }
         Err(Halt::Stop(reason)) => {
             shared.metrics.skipped(reason.label());
@@ -429,12 +435,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
             sweep.look_back |= request.whole;
             tracing::error!(job = %request.job, operation, %error, "a pruning job failed");
             end_job(shared, request.job, JobState::Failed, None, Some(error.to_string()));
-            return;
         }
-    }
-    let completed = shared.jobs.get(request.job).is_some_and(|job| job.state == JobState::Completed);
-    if completed && sweep.look_back && shared.requests.waiting().is_none() {
-        shared.submit(Trigger::Continued, None, true);
     }
 }
 

@@ -66,6 +66,18 @@ async fn a_job_at_its_limit_makes_room_and_another_goes_on() {
     world.sound().await;
 }
 
+/// Whoever waits until no job is under way or waits takes what is there then for all there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn between_a_job_and_the_one_that_goes_on_there_is_no_gap() {
+    let world = with_due(PrunerOptions { records_per_job: 10, ..in_chunks_of_ten() }, 2_000).await;
+    world.pruner.prune_now(None).unwrap();
+    while world.pruner.jobs(3).iter().any(|job| !job.state.is_over()) {
+        std::hint::spin_loop();
+    }
+    assert_eq!(world.records().await, 0);
+    world.sound().await;
+}
+
 #[tokio::test]
 async fn jobs_can_be_cancelled_before_and_while_they_run() {
     let world = with_due(in_chunks_of_ten(), 50).await;
