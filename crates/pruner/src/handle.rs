@@ -171,7 +171,7 @@ impl PrunerHandle {
         policy.validate().map_err(OptionsError::Policy)?;
         self.shared.store.set_policy(policy).await?;
         *self.shared.policy.write() = policy;
-        self.shared.submit(Trigger::OnDemand, None, true);
+        self.shared.trigger(Trigger::OnDemand, None, true);
         Ok(())
     }
 

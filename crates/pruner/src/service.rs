@@ -26,7 +26,7 @@ use crate::{
     holds::{BLOCK_ASSEMBLY, Consumer, Holds, PERSISTER},
     jobs::{JobId, JobState, Jobs, StopReason, Trigger},
     metrics::PrunerMetrics,
-    options::{OptionsError, PrunerOptions},
+    options::{OptionsError, Pacing, PrunerOptions},
     pace::Pacer,
     requests::{Request, Requests},
     run::{Halt, Phase, Preserved, Run, RunError, Sweep},
@@ -72,12 +72,16 @@ pub enum PrunerError {
     Store(#[from] StoreError),
 }
 
-/// The pruner. [`Pruner::start`] sets it going.
+/// The pruner. [`Pruner::start`] runs it beside a chain that is followed, [`Pruner::offline`] opens it where none is.
 pub struct Pruner;
 
 impl Pruner {
     /// Starts the pruner as a task of the current runtime. What was left in the store (holds, how far the persister is, whether pruning
-    /// is enabled, the cursor) counts from the first moment on.
+    /// is enabled, the cursor) counts from the first moment on. The job of the start comes as soon as the chain is followed and has a
+    /// block; until then there is no job.
+    ///
+    /// # Errors
+    /// Options that cannot be used, and notes in the store that cannot be read.
     pub async fn start(
         store: Arc<dyn Store>,
         events: Events,
@@ -88,6 +92,71 @@ impl Pruner {
         options.validate()?;
         // Before anything is read, so that nothing is missed in between.
         let heard = events.subscribe();
+        let (shared, position) = Shared::open(store, events, bodies, options, clock).await?;
+        if let Some(persisted) = shared.events.latest().block_persisted {
+            shared.persisted(persisted.height).await;
+        }
+        if shared.store.last_applied().await?.is_some() {
+            shared.trigger(Trigger::StartUp, None, false);
+        }
+        Ok(spawn(shared, position, Some(heard)))
+    }
+
+    /// Opens the pruner of a store whose chain is not followed. Nothing makes it prune but [`PrunerHandle::prune_now`], and one such job
+    /// works to the end: limits and pauses are there for blocks that come meanwhile, and none does. Plan, explanations, status and holds
+    /// change nothing and start no job.
+    ///
+    /// # Errors
+    /// Options that cannot be used, and notes in the store that cannot be read.
+    pub async fn offline(
+        store: Arc<dyn Store>,
+        bodies: Option<Bodies>,
+        options: PrunerOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<PrunerHandle, PrunerError> {
+        options.validate()?;
+        let options = PrunerOptions {
+            look_every: None,
+            records_per_job: u64::MAX,
+            time_per_job: Duration::MAX,
+            job_timeout: Duration::MAX,
+            pacing: Pacing { busy_share: 1.0, ..options.pacing },
+            ..options
+        };
+        let events = Events::default();
+        // No block can come or be rolled back meanwhile.
+        events.enter(ChainState::Running);
+        let (shared, position) = Shared::open(store, events, bodies, options, clock).await?;
+        Ok(spawn(shared, position, None))
+    }
+}
+
+/// Runs jobs, and hears events if there are any to hear.
+fn spawn(shared: Arc<Shared>, position: Option<Cursor>, heard: Option<Subscription>) -> PrunerHandle {
+    let (stopped, task) = (TellStopped(shared.stopped.clone()), Arc::clone(&shared));
+    tokio::spawn(async move {
+        // Dropped in the opposite order: a caller that is told that the pruner has stopped can open the store again.
+        let _stopped = stopped;
+        let task = task;
+        let listening = async {
+            if let Some(heard) = heard {
+                listen(&task, heard).await;
+            }
+        };
+        tokio::join!(listening, work(&task, position));
+    });
+    PrunerHandle::new(shared)
+}
+
+impl Shared {
+    /// Reads what was left in the store. Also returns how far the due index has been looked through.
+    async fn open(
+        store: Arc<dyn Store>,
+        events: Events,
+        bodies: Option<Bodies>,
+        options: PrunerOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Arc<Self>, Option<Cursor>), PrunerError> {
         let holds = Holds::load(Arc::clone(&store), Arc::clone(&clock)).await?;
         let enabled = match store.note(ENABLED_NOTE).await? {
             None => options.enabled,
@@ -107,7 +176,7 @@ impl Pruner {
             options,
             enabled: AtomicBool::new(enabled),
             assembly_running: AtomicBool::new(false),
-            resume: AtomicBool::new(false),
+            owed: Mutex::default(),
             cancelled: Mutex::new(None),
             interrupted: Notify::new(),
             stopping: watch::channel(false).0,
@@ -120,18 +189,7 @@ impl Pruner {
             totals: Mutex::default(),
         });
         shared.metrics.enabled.set(enabled.into());
-        if let Some(persisted) = shared.events.latest().block_persisted {
-            shared.persisted(persisted.height).await;
-        }
-        shared.submit(Trigger::StartUp, None, false);
-        let (stopped, task) = (TellStopped(shared.stopped.clone()), Arc::clone(&shared));
-        tokio::spawn(async move {
-            // Dropped in the opposite order: whoever is told that the pruner has stopped can open the store again.
-            let _stopped = stopped;
-            let task = task;
-            tokio::join!(listen(&task, heard), work(&task, position));
-        });
-        Ok(PrunerHandle::new(shared))
+        Ok((shared, position))
     }
 }
 
@@ -160,6 +218,13 @@ fn decode_enabled(note: &Bytes) -> Result<bool, StoreError> {
     decode().map_err(|cause| StoreError::Corrupt { what: format!("the note {ENABLED_NOTE}"), cause })
 }
 
+/// A job that could not begin or was cut short.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    trigger: Trigger,
+    whole: bool,
+}
+
 /// What the task and its handles share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
@@ -175,8 +240,8 @@ pub(crate) struct Shared {
     enabled: AtomicBool,
     /// Whether block assembly says that it is running. Counts only while it is registered.
     pub(crate) assembly_running: AtomicBool,
-    /// A job could not begin or was cut short, and shall be made up for.
-    resume: AtomicBool,
+    /// The job to be made up for as soon as pruning can run. `None` if there is none.
+    owed: Mutex<Option<Owed>>,
     /// The running job that somebody cancelled.
     pub(crate) cancelled: Mutex<Option<JobId>>,
     /// Wakes a job that rests.
@@ -239,10 +304,37 @@ impl Shared {
         self.requests.submit(&self.jobs, trigger, asked, whole, self.clock.now())
     }
 
+    /// Something is a reason to prune: makes a job, or, while pruning cannot run, one as soon as it can.
+    pub(crate) fn trigger(&self, trigger: Trigger, asked: Option<Height>, whole: bool) {
+        match self.stop_reason(None) {
+            None => _ = self.submit(trigger, asked, whole),
+            Some(reason) => {
+                self.metrics.skipped(reason.label());
+                self.owe(trigger, whole);
+                // It may have become possible between the look and here.
+                self.resume_if_wanted();
+            }
+        }
+    }
+
+    /// Notes a job that shall be made up for.
+    fn owe(&self, trigger: Trigger, whole: bool) {
+        let mut owed = self.owed.lock();
+        let before = owed.take();
+        let at_start = |owed: &Owed| owed.trigger == Trigger::StartUp;
+        let start_up = trigger == Trigger::StartUp || before.as_ref().is_some_and(at_start);
+        let trigger = if start_up { Trigger::StartUp } else { Trigger::Resumed };
+        *owed = Some(Owed { trigger, whole: whole || before.is_some_and(|before| before.whole) });
+    }
+
     /// Makes up for a job that could not do its work, if there was one and it can now.
     pub(crate) fn resume_if_wanted(&self) {
-        if self.stop_reason(None).is_none() && self.resume.swap(false, Ordering::AcqRel) {
-            self.submit(Trigger::Resumed, None, false);
+        if self.stop_reason(None).is_some() {
+            return;
+        }
+        let owed = self.owed.lock().take();
+        if let Some(Owed { trigger, whole }) = owed {
+            self.submit(trigger, None, whole);
         }
     }
 
@@ -311,9 +403,7 @@ async fn listen(shared: &Shared, mut heard: Subscription) {
                 shared.interrupted.notify_waiters();
                 shared.resume_if_wanted();
             }
-            () = tick => {
-                shared.submit(Trigger::Timer, None, true);
-            }
+            () = tick => shared.trigger(Trigger::Timer, None, true),
         }
     }
 }
@@ -322,7 +412,7 @@ async fn hear(shared: &Shared, event: &Event) {
     match event {
         Event::BlockPersisted(persisted) => {
             shared.persisted(persisted.height).await;
-            shared.submit(Trigger::BlockPersisted, Some(persisted.height), false);
+            shared.trigger(Trigger::BlockPersisted, Some(persisted.height), false);
         }
         Event::MinedSet(block) => block_mined(shared, block),
         Event::RolledBack(rolled_back) => {
@@ -342,7 +432,7 @@ async fn hear(shared: &Shared, event: &Event) {
 /// A block is a reason to prune only while no persister is registered: else what it needs might go.
 fn block_mined(shared: &Shared, block: &BlockMark) {
     if shared.holds.get(PERSISTER).is_none() {
-        shared.submit(Trigger::BlockMined, Some(block.height), false);
+        shared.trigger(Trigger::BlockMined, Some(block.height), false);
     }
 }
 
@@ -420,7 +510,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
             if !matches!(reason, StopReason::Cancelled | StopReason::Stopping | StopReason::NoBlocks) {
                 // A job that looks through everything and could not begin has not done so.
                 sweep.look_back |= request.whole;
-                shared.resume.store(true, Ordering::Release);
+                shared.owe(Trigger::Resumed, false);
             }
             end_job(shared, request.job, JobState::Cancelled, Some(reason), None);
             // It may have become possible between the check and here.

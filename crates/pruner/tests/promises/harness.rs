@@ -159,10 +159,11 @@ impl World {
         World { directory, store, events, clock, options, bodies, hook, pruner }
     }
 
-    /// Waits until the job of the start is over, so that what comes next is not joined with it.
+    /// Waits until the job of the start is over, so that what comes next is not joined with it. A store without blocks has none.
     pub(crate) async fn settle(&self) {
-        let first = self.pruner.jobs(usize::MAX).pop().unwrap();
-        self.pruner.wait(first.id).await.unwrap();
+        if let Some(first) = self.pruner.jobs(usize::MAX).pop() {
+            self.pruner.wait(first.id).await.unwrap();
+        }
     }
 
     pub(crate) async fn tip(&self) -> Height {

@@ -22,6 +22,7 @@ mod restarts;
 mod s3_server;
 mod settings;
 mod simulation;
+mod start;
 mod timelines;
 mod triggers;
 mod two_phases;
