@@ -28,13 +28,15 @@ pub enum ChainState {
     Reorganising,
     /// It is not followed any more.
     Stopped,
+    /// No source is followed: a command looks at the data directory of a node that does not run.
+    Offline,
 }
 
 impl ChainState {
     /// Whether records may be deleted in this state. Catching up is as good as running: blocks come in order and are applied one
-    /// by one, and a disk must not fill up because there are many of them. Where blocks may go back at any moment, nothing goes.
+    /// by one, and a disk must not fill up because there are many of them. Offline no block comes at all. Where blocks may go back at any moment, nothing goes.
     pub fn lets_prune(self) -> bool {
-        matches!(self, ChainState::Running | ChainState::CatchingUp)
+        matches!(self, ChainState::Running | ChainState::CatchingUp | ChainState::Offline)
     }
 
     /// The name used in messages and interfaces.
@@ -45,6 +47,7 @@ impl ChainState {
             ChainState::Running => "running",
             ChainState::Reorganising => "reorganising",
             ChainState::Stopped => "stopped",
+            ChainState::Offline => "offline",
         }
     }
 }

@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sapwood_rules::Policy;
 use sapwood_store::{BatchResult, PreserveError, StoreError};
 use sapwood_types::{Height, TxId};
 use tokio::sync::broadcast;
 
 use crate::{
+    bodies::Bodies,
     holds::{Consumer, HoldError, HoldView, Holds},
     jobs::{Job, JobId, JobState, StopReason, Trigger},
     metrics::PrunerMetrics,
-    options::OptionsError,
     safety::Situation,
     service::{PrunerError, Shared, said},
 };
@@ -161,18 +160,9 @@ impl PrunerHandle {
         Ok(())
     }
 
-    /// How long things are kept.
-    pub fn policy(&self) -> Policy {
-        *self.shared.policy.read()
-    }
-
-    /// Changes how long things are kept. Takes effect at the next chunk, and everything is looked through again.
-    pub async fn set_policy(&self, policy: Policy) -> Result<(), PrunerError> {
-        policy.validate().map_err(OptionsError::Policy)?;
-        self.shared.store.set_policy(policy).await?;
-        *self.shared.policy.write() = policy;
-        self.shared.trigger(Trigger::OnDemand, None, true);
-        Ok(())
+    /// The external bodies, if there are any.
+    pub fn bodies(&self) -> Option<&Bodies> {
+        self.shared.bodies.as_ref()
     }
 
     /// What the pruner counts and measures.

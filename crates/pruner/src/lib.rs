@@ -5,7 +5,7 @@
 //!
 //! # Layers
 //! - [`options`]: what can be set. [`clock`]: the time of day, as an argument.
-//! - [`holds`]: who still needs the past, kept in the store. `safety`: the safe height that follows.
+//! - [`policy`]: how long things are kept, kept in the store. [`holds`]: who still needs the past, kept in the store. `safety`: the safe height that follows.
 //! - `requests`, [`jobs`]: the one request that waits, and what became of each.
 //! - `run`: the phases of a job. `pace`: making way for blocks. [`bodies`]: bodies in an object store.
 //! - `service`: the task that hears events and does jobs. `handle`: what others do with it.
@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod options;
 mod pace;
 pub mod plan;
+pub mod policy;
 mod requests;
 mod run;
 mod safety;
@@ -43,6 +44,7 @@ pub use jobs::{Job, JobCounts, JobDurations, JobId, JobState, StopReason, Trigge
 pub use metrics::PrunerMetrics;
 pub use options::{OptionsError, Pacing, PrunerOptions};
 pub use plan::Plan;
+pub use policy::{POLICY_NOTE, PolicyNumber, PolicyOrigin, PolicyState, Shortening, settle_policy};
 pub use run::RunError;
 pub use service::{ENABLED_NOTE, Pruner, PrunerError};
 pub use status::{Backlog, PrunerStatus, Totals};

@@ -26,6 +26,8 @@ pub struct PrunerOptions {
     /// Prune while old blocks are being caught up on. No branch is exchanged then, and a store that is not pruned for the
     /// whole of a first synchronisation outgrows its disk.
     pub while_catching_up: bool,
+    /// The coinbase maturity that the chain's rules want. `None` where any will do.
+    pub required_maturity: Option<u32>,
     /// How often to look through everything that is due, whatever happened. Nothing for never.
     pub look_every: Option<Duration>,
     /// Records a job looks at before it makes room for a newer request.
@@ -67,6 +69,7 @@ impl Default for PrunerOptions {
             check_children: true,
             delete_due: true,
             while_catching_up: true,
+            required_maturity: None,
             look_every: Some(Duration::from_secs(60)),
             records_per_job: 250_000,
             time_per_job: Duration::from_secs(30),
@@ -85,7 +88,7 @@ pub enum OptionsError {
     /// A number is out of range.
     #[error("{name} is {found}: set it to {allowed}")]
     OutOfRange {
-        /// Which setting.
+        /// Which setting, as the configuration calls it.
         name: &'static str,
         /// What it is.
         found: String,
@@ -102,12 +105,12 @@ impl PrunerOptions {
 
     /// Refuses what is unsafe or cannot work.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        self.policy.validate()?;
+        self.policy.validate_for(self.required_maturity)?;
         let refuse = |name, found: String, allowed| Err(OptionsError::OutOfRange { name, found, allowed });
         let counts = [
-            ("chunk_records", self.chunk_records, 100_000, "1 to 100,000"),
-            ("parallel_chunks", self.parallel_chunks, 64, "1 to 64"),
-            ("job_history", self.job_history, 100_000, "1 to 100,000"),
+            ("pruner.chunk_records", self.chunk_records, 100_000, "1 to 100,000"),
+            ("pruner.parallel_chunks", self.parallel_chunks, 64, "1 to 64"),
+            ("pruner.job_history", self.job_history, 100_000, "1 to 100,000"),
         ];
         for (name, value, most, allowed) in counts {
             if value == 0 || value > most {
@@ -115,13 +118,13 @@ impl PrunerOptions {
             }
         }
         if self.records_per_job == 0 {
-            return refuse("records_per_job", "0".into(), "1 or more");
+            return refuse("pruner.records_per_job", "0".into(), "1 or more");
         }
         let durations = [
-            ("job_timeout", Some(self.job_timeout)),
-            ("time_per_job", Some(self.time_per_job)),
-            ("look_every", self.look_every),
-            ("progress_log_every", self.progress_log_every),
+            ("pruner.job_timeout", Some(self.job_timeout)),
+            ("pruner.time_per_job", Some(self.time_per_job)),
+            ("pruner.look_every", self.look_every),
+            ("pruner.progress_log", self.progress_log_every),
         ];
         for (name, value) in durations {
             if value.is_some_and(|value| value.is_zero()) {
@@ -130,7 +133,7 @@ impl PrunerOptions {
         }
         let share = self.pacing.busy_share;
         if !(share > 0.0 && share <= 1.0) {
-            return refuse("pacing.busy_share", share.to_string(), "more than 0 and at most 1");
+            return refuse("pruner.busy_share", share.to_string(), "more than 0 and at most 1");
         }
         Ok(())
     }
@@ -264,13 +267,13 @@ mod tests {
     fn what_cannot_work_is_refused_by_name() {
         type Spoil = fn(&mut PrunerOptions);
         let spoiled: [(Spoil, &str); 7] = [
-            (|o| o.chunk_records = 0, "chunk_records"),
-            (|o| o.parallel_chunks = 65, "parallel_chunks"),
-            (|o| o.records_per_job = 0, "records_per_job"),
-            (|o| o.job_timeout = Duration::ZERO, "job_timeout"),
-            (|o| o.look_every = Some(Duration::ZERO), "look_every"),
-            (|o| o.pacing.busy_share = 0.0, "pacing.busy_share"),
-            (|o| o.pacing.busy_share = f64::NAN, "pacing.busy_share"),
+            (|o| o.chunk_records = 0, "pruner.chunk_records"),
+            (|o| o.parallel_chunks = 65, "pruner.parallel_chunks"),
+            (|o| o.records_per_job = 0, "pruner.records_per_job"),
+            (|o| o.job_timeout = Duration::ZERO, "pruner.job_timeout"),
+            (|o| o.look_every = Some(Duration::ZERO), "pruner.look_every"),
+            (|o| o.pacing.busy_share = 0.0, "pruner.busy_share"),
+            (|o| o.pacing.busy_share = f64::NAN, "pruner.busy_share"),
         ];
         for (spoil, expected) in spoiled {
             let mut options = PrunerOptions::default();

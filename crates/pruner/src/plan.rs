@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use sapwood_rules::{Verdict, judge};
+use sapwood_rules::{Policy, Verdict, judge};
 use sapwood_store::StoreError;
 use sapwood_types::{Height, TxId, page::extra_pages};
 use serde::Serialize;
@@ -47,6 +47,16 @@ pub struct Plan {
 impl PrunerHandle {
     /// What a job at a height, or at that of the chain, would do now. Looks at no more than `limit` due records. Deletes nothing.
     pub async fn plan(&self, height: Option<Height>, limit: u64) -> Result<Plan, StoreError> {
+        self.plan_with(self.policy(), height, limit).await
+    }
+
+    /// What a job would do now if another policy were in force. Deletes nothing.
+    pub async fn plan_with(
+        &self,
+        policy: Policy,
+        height: Option<Height>,
+        limit: u64,
+    ) -> Result<Plan, StoreError> {
         let shared = &self.shared;
         let mut plan = Plan {
             height: None,
@@ -60,7 +70,7 @@ impl PrunerHandle {
             kept: BTreeMap::new(),
             complete: true,
         };
-        let Some(situation) = Situation::of(shared, height).await? else { return Ok(plan) };
+        let Some(situation) = Situation::with_policy(shared, height, policy).await? else { return Ok(plan) };
         plan.height = Some(situation.height);
         plan.safe_height = situation.safe.height;
         plan.decided_by = situation.decided_by();

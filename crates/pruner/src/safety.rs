@@ -27,9 +27,18 @@ pub(crate) struct Situation {
 impl Situation {
     /// The situation with a height asked for. Nothing before the first block.
     pub(crate) async fn of(shared: &Shared, asked: Option<Height>) -> Result<Option<Self>, StoreError> {
+        let policy = *shared.policy.read();
+        Self::with_policy(shared, asked, policy).await
+    }
+
+    /// The situation as it would be under a policy.
+    pub(crate) async fn with_policy(
+        shared: &Shared,
+        asked: Option<Height>,
+        policy: Policy,
+    ) -> Result<Option<Self>, StoreError> {
         let Some(last) = shared.store.last_applied().await? else { return Ok(None) };
         let undoable_from = shared.store.undoable_from().await?.unwrap_or(Height::GENESIS);
-        let policy = *shared.policy.read();
         let tip = last.height;
         let height = asked.map_or(tip, |asked| asked.min(tip));
         let mut holds = vec![reorg_window(undoable_from, &policy)];

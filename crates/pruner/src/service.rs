@@ -28,6 +28,7 @@ use crate::{
     metrics::PrunerMetrics,
     options::{OptionsError, Pacing, PrunerOptions},
     pace::Pacer,
+    policy::{PolicyState, Shortening, settle_policy},
     requests::{Request, Requests},
     run::{Halt, Phase, Preserved, Run, RunError, Sweep},
     safety::Situation,
@@ -67,6 +68,9 @@ pub enum PrunerError {
         /// What became of it.
         state: JobState,
     },
+    /// Less would be kept than before, and that was not confirmed.
+    #[error("{0}")]
+    Shortens(Box<Shortening>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -125,7 +129,7 @@ impl Pruner {
         };
         let events = Events::default();
         // No block can come or be rolled back meanwhile.
-        events.enter(ChainState::Running);
+        events.enter(ChainState::Offline);
         let (shared, position) = Shared::open(store, events, bodies, options, clock).await?;
         Ok(spawn(shared, position, None))
     }
@@ -162,12 +166,15 @@ impl Shared {
             None => options.enabled,
             Some(note) => decode_enabled(&note)?,
         };
+        let policy = settle_policy(&*store, &options.policy).await?;
         let position = store.prune_cursor().await?;
         let shared = Arc::new(Shared {
             store,
             events,
             bodies,
-            policy: RwLock::new(options.policy),
+            policy: RwLock::new(policy.policy()),
+            policy_state: RwLock::new(policy),
+            changing_policy: tokio::sync::Mutex::default(),
             clock,
             holds,
             jobs: Jobs::new(options.job_history),
@@ -232,6 +239,10 @@ pub(crate) struct Shared {
     pub(crate) bodies: Option<Bodies>,
     pub(crate) options: PrunerOptions,
     pub(crate) policy: RwLock<Policy>,
+    /// The policy with where each number comes from.
+    pub(crate) policy_state: RwLock<PolicyState>,
+    /// Held while the policy is being changed.
+    pub(crate) changing_policy: tokio::sync::Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) holds: Holds,
     pub(crate) jobs: Jobs,
@@ -291,7 +302,8 @@ impl Shared {
             return Some(StopReason::Cancelled);
         }
         match self.events.state() {
-            ChainState::Running => {}
+            // Offline no block comes, and none is rolled back.
+            ChainState::Running | ChainState::Offline => {}
             ChainState::CatchingUp if self.options.while_catching_up => {}
             state => return Some(StopReason::ChainNotRunning { state }),
         }

@@ -18,6 +18,12 @@ pub(crate) fn figure(value: impl Into<u64>) -> String {
     text
 }
 
+/// A number of things: the word with an `s` unless it is one.
+pub(crate) fn counted(value: impl Into<u64>, word: &str) -> String {
+    let value = value.into();
+    format!("{} {word}{}", figure(value), if value == 1 { "" } else { "s" })
+}
+
 /// A height with its thousands set apart.
 pub(crate) fn at(height: Height) -> String {
     figure(height.0)

@@ -25,6 +25,6 @@ pub mod verdict;
 
 pub use holds::{Hold, SafeHeight, safe_height};
 pub use lifecycle::{delete_at, settled, settled_at};
-pub use policy::{Policy, PolicyError};
+pub use policy::{Policy, PolicyChange, PolicyError, PolicyField};
 pub use spendability::{SpendRefusal, SpendStatus};
 pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, judge_state};

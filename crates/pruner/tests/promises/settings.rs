@@ -2,8 +2,8 @@
 
 use sapwood_chain::ChainState;
 use sapwood_conformance::fixtures::small;
-use sapwood_pruner::{JobState, PrunerError, StopReason, Trigger};
-use sapwood_rules::Policy;
+use sapwood_pruner::{JobState, PolicyOrigin, PrunerError, StopReason, Trigger};
+use sapwood_rules::{Policy, PolicyChange, PolicyField};
 use sapwood_types::Height;
 
 use crate::harness::World;
@@ -69,7 +69,15 @@ async fn erigon_3658_policy_changes_at_run_time() {
     world.burns("due", 3).await;
     world.extend_to(50).await;
     assert_eq!(world.prune_ok().await, 0);
-    world.pruner.set_policy(Policy::with_retention(40)).await.unwrap();
+    let shorter = PolicyChange::to(Policy::with_retention(40));
+    let refused = world.pruner.change_policy(shorter, "test", false).await.unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        matches!(refused, PrunerError::Shortens(_)) && said.contains("retention goes from 100 blocks to 40"),
+        "{said}"
+    );
+    assert_eq!(world.pruner.policy(), Policy::with_retention(100), "nothing was changed");
+    world.pruner.change_policy(shorter, "test", true).await.unwrap();
     let job = world.prune().await;
     assert_eq!(
         (job.counts.deleted, job.decided_by.as_deref()),
@@ -80,7 +88,8 @@ async fn erigon_3658_policy_changes_at_run_time() {
     world.prune_ok().await;
     assert_eq!(world.records().await, 0);
     let unsafe_one = Policy { reorg_window: 50, ..Policy::with_retention(40) };
-    assert!(matches!(world.pruner.set_policy(unsafe_one).await, Err(PrunerError::Options(_))));
+    let refused = world.pruner.change_policy(PolicyChange::to(unsafe_one), "test", true).await;
+    assert!(matches!(refused, Err(PrunerError::Options(_))));
     assert_eq!(world.pruner.policy(), Policy::with_retention(40));
     world.sound().await;
 }
@@ -151,4 +160,69 @@ async fn catching_up_counts_as_running_unless_it_is_turned_off() {
         }
         world.sound().await;
     }
+}
+
+/// H5: what was set at run time is forgotten at a restart.
+#[tokio::test]
+async fn h5_policy_set_at_run_time_survives_restart() {
+    let world = World::new(Policy::with_retention(20)).await;
+    world.block_at(1, &[]).await;
+    world.burns("due", 3).await;
+    let longer = PolicyChange { retention: Some(500), ..PolicyChange::default() };
+    world.pruner.change_policy(longer, "operator", false).await.unwrap();
+    let world = world.restart().await;
+    assert_eq!(world.pruner.policy().retention, 500);
+    let origin = &world.pruner.policy_state().number(PolicyField::Retention).origin.clone();
+    assert!(matches!(origin, PolicyOrigin::RunTime { by, .. } if by == "operator"), "{origin:?}");
+    world.extend_to(60).await;
+    world.prune_ok().await;
+    assert_eq!(world.records().await, 3, "20 blocks would have deleted them");
+    world.sound().await;
+}
+
+/// erigon 23593: an upgrade came with a shorter default, and deleted history that the directory was made to keep.
+#[tokio::test]
+async fn erigon_23593_an_upgrade_deletes_nothing() {
+    let mut world = World::new(Policy::with_retention(4000)).await;
+    world.block_at(1, &[]).await;
+    world.burns("due", 3).await;
+    world.extend_to(600).await;
+    world.options.policy = Policy::with_retention(20);
+    let world = world.restart().await;
+    world.extend_to(700).await;
+    assert_eq!(world.prune_ok().await, 0);
+    assert_eq!(world.records().await, 3);
+    let state = world.pruner.policy_state();
+    assert_eq!(state.policy(), Policy::with_retention(4000));
+    assert_eq!(state.number(PolicyField::Retention).origin, PolicyOrigin::Promise);
+    assert_eq!(state.number(PolicyField::Retention).configured, 20);
+    // Confirmed, it is shortened, and the plan said how much goes.
+    let shorter = PolicyChange::to(Policy::with_retention(20));
+    let Err(PrunerError::Shortens(shortening)) = world.pruner.change_policy(shorter, "operator", false).await
+    else {
+        panic!("it was not confirmed")
+    };
+    assert!(shortening.to_string().contains("retention goes from 4,000 blocks to 20 blocks"), "{shortening}");
+    world.pruner.change_policy(shorter, "operator", true).await.unwrap();
+    world.extend(&[]).await;
+    world.prune_ok().await;
+    assert_eq!(world.records().await, 0);
+    world.sound().await;
+}
+
+/// SIGHUP: a configuration that was read again counts as at a start.
+#[tokio::test]
+async fn h5_a_configuration_read_again_lengthens_at_once_and_shortens_nothing() {
+    let world = World::new(Policy::with_retention(20)).await;
+    world.block_at(1, &[]).await;
+    let state = world.pruner.reconfigure(Policy::with_retention(50)).await.unwrap();
+    assert_eq!(
+        (state.policy(), world.pruner.policy()),
+        (Policy::with_retention(50), Policy::with_retention(50))
+    );
+    let state = world.pruner.reconfigure(Policy::with_retention(30)).await.unwrap();
+    assert_eq!(state.policy(), Policy::with_retention(50));
+    let unsafe_one = Policy { reorg_window: 50, ..Policy::with_retention(40) };
+    assert!(world.pruner.reconfigure(unsafe_one).await.is_err());
+    assert_eq!(world.restart().await.pruner.policy(), Policy::with_retention(50));
 }

@@ -1,10 +1,16 @@
 //! `sapwood run`: follow a chain, as the configuration says.
 
-use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
+use sapwood_pruner::PrunerOptions;
 use sapwood_server::address::ChainKind;
 use sapwood_sources::{
     BlockSource, ChainPoint,
@@ -14,7 +20,7 @@ use sapwood_store::{AddressIndexing, Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::{
-    config::{Config, Mode, SourceKind},
+    config::{Config, Mode, SourceKind, required_maturity},
     node::{self, Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
     status::note_tip,
 };
@@ -33,10 +39,17 @@ pub(crate) struct Run {
 impl Run {
     /// The configuration to run with.
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
-        let config = Config::load(self.config.as_deref())?;
-        config.validate()?;
-        Ok(config)
+        load(self.config.as_deref())
     }
+}
+
+/// Reads a configuration, and refuses one that cannot be run with.
+pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
+    let config = Config::load(file)?;
+    config.validate().with_context(|| {
+        Config::file(file).map_or_else(|| "the configuration".into(), |file| file.display().to_string())
+    })?;
+    Ok(config)
 }
 
 /// Follows a chain until stopped.
@@ -44,7 +57,7 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         let stop = Stop::default();
         stop_on_signals(stop.clone())?;
-        let network: Network = config.chain.network.parse()?;
+        let network = config.network()?;
         let Some(opened) = stop.or(Opened::open(config, network, None, stop.clone())).await else {
             return Ok(());
         };
@@ -87,7 +100,10 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
             directory: directory.path().to_owned(),
             source: source.name(),
             bodies: Some(bodies),
-            pruner: config.pruner.options(config.policy()?),
+            pruner: PrunerOptions {
+                required_maturity: required_maturity(network),
+                ..config.pruner.options(config.policy()?)
+            },
             servers: config.servers.options()?,
             serve: (config.servers.grpc, config.servers.http),
             give_way: config.servers.give_way,

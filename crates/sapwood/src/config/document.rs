@@ -41,7 +41,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("policy.reassignment_delay", "Blocks before a reassigned output may be spent."),
     (
         "policy.unmined_retention",
-        "Blocks after which an unmined transaction is old, and its parents are preserved.",
+        "Blocks after which an unmined transaction is old, and its parents are preserved. Half of the retention unless set.",
     ),
     ("policy.parent_preservation", "Blocks for which those parents are preserved."),
     ("pruner", "When and how records are deleted that nobody needs any more."),
@@ -151,8 +151,11 @@ pub(crate) fn render(config: &Config) -> anyhow::Result<String> {
             Some((section, name)) => {
                 let value =
                     table.get(section).and_then(Value::as_table).and_then(|section| section.get(name));
-                let Some(value) = value else { continue };
                 text.push_str(&comment(meaning));
+                let Some(value) = value else {
+                    text.push_str(&format!("# {name} is not set\n"));
+                    continue;
+                };
                 let is_set = value.as_str().is_some_and(|value| !value.is_empty());
                 if SECRETS.contains(key) && is_set {
                     text.push_str(&format!("# {name} is set, and not shown\n"));
@@ -192,7 +195,8 @@ mod tests {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
         let page = format!(
             "# Configuration\n\nOne TOML file: `sapwood.toml` in the working directory, or the one named by `--config`. Unknown keys are \
-             refused with the\nnearest match, unsafe values with the reason. `sapwood config` prints what is in effect; this is \
+             refused with the\nnearest match, unsafe values with the reason. `sapwood config check FILE` refuses all that `sapwood run` \
+             refuses. `sapwood config` prints what is in effect; this is \
              `sapwood config --defaults`:\n\n```toml\n{}```\n",
             render(&Config::default()).unwrap()
         );
@@ -210,6 +214,8 @@ mod tests {
             keys.push(section.clone());
             keys.extend(settings.as_table().unwrap().keys().map(|name| format!("{section}.{name}")));
         }
+        // It follows another setting unless it is set.
+        keys.push("policy.unmined_retention".into());
         let mut documented: Vec<String> = MEANINGS.iter().map(|(key, _)| key.to_string()).collect();
         keys.sort();
         documented.sort();

@@ -3,15 +3,16 @@
 mod document;
 mod read;
 mod sections;
+mod validate;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use sapwood_rules::Policy;
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use document::render;
 pub(crate) use sections::*;
+pub(crate) use validate::required_maturity;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,12 +34,17 @@ pub(crate) struct Config {
 pub(crate) const DEFAULT_FILE: &str = "sapwood.toml";
 
 impl Config {
-    /// Reads the file, or `sapwood.toml` if there is one, and what the environment says.
-    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
-        let file = match named {
+    /// The file that is read: the one named, or `sapwood.toml` if there is one.
+    pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
+        match named {
             Some(file) => Some(file.to_owned()),
             None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
-        };
+        }
+    }
+
+    /// Reads the file, or `sapwood.toml` if there is one, and what the environment says.
+    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
+        let file = Self::file(named);
         let text = match &file {
             Some(file) => {
                 std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
@@ -49,37 +55,6 @@ impl Config {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         read::read(&text, environment).with_context(|| name)
-    }
-
-    /// Refuses what is unsafe or cannot work, with the reason.
-    pub(crate) fn validate(&self) -> anyhow::Result<()> {
-        self.pruner.options(self.policy()?).validate().context("pruner")?;
-        self.servers.options()?;
-        if self.bodies.kind == BodiesKind::S3 && self.bodies.bucket.is_empty() {
-            bail!("bodies.bucket is empty: name the bucket bodies of large transactions are kept in");
-        }
-        match self.source.kind {
-            SourceKind::Blocks if self.source.blocks.is_empty() => {
-                bail!(
-                    "source.blocks is empty: name block files, or directories of them such as a node's `blocks`"
-                )
-            }
-            SourceKind::Node if self.source.node_url.is_empty() => {
-                bail!("source.node_url is empty: give the node's address, such as http://127.0.0.1:8332")
-            }
-            _ => {}
-        }
-        if self.apply.queue == 0 {
-            bail!("apply.queue is 0: no block could ever be queued. The default is 1024");
-        }
-        Ok(())
-    }
-
-    /// How long things are kept.
-    pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
-        let policy = Policy::from(&self.policy);
-        policy.validate().context("policy")?;
-        Ok(policy)
     }
 }
 

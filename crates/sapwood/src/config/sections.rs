@@ -114,27 +114,21 @@ pub(crate) struct PolicySection {
     pub(crate) reorg_window: u32,
     pub(crate) coinbase_maturity: u32,
     pub(crate) reassignment_delay: u32,
-    pub(crate) unmined_retention: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unmined_retention: Option<u32>,
     pub(crate) parent_preservation: u32,
 }
 
 impl Default for PolicySection {
     fn default() -> Self {
-        let Policy {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        } = Policy::default();
+        let policy = Policy::default();
         Self {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
+            retention: policy.retention,
+            reorg_window: policy.reorg_window,
+            coinbase_maturity: policy.coinbase_maturity,
+            reassignment_delay: policy.reassignment_delay,
+            unmined_retention: None,
+            parent_preservation: policy.parent_preservation,
         }
     }
 }
@@ -146,7 +140,7 @@ impl From<&PolicySection> for Policy {
             reorg_window: section.reorg_window,
             coinbase_maturity: section.coinbase_maturity,
             reassignment_delay: section.reassignment_delay,
-            unmined_retention: section.unmined_retention,
+            unmined_retention: section.unmined_retention.unwrap_or(section.retention / 2),
             parent_preservation: section.parent_preservation,
         }
     }

@@ -10,6 +10,7 @@ use std::{
 use futures_util::{Stream, stream};
 use sapwood_chain::Stop;
 use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
+use sapwood_rules::PolicyChange;
 use sapwood_store::Store;
 use sapwood_types::Height;
 use tokio::sync::{Mutex, broadcast::error::RecvError};
@@ -43,7 +44,9 @@ fn refused(error: PrunerError) -> Status {
         PrunerError::Store(error) => store_status(&error),
         PrunerError::HeightZero => BadField::new(error.to_string()).named("height"),
         PrunerError::Options(_) => Status::invalid_argument(error.to_string()),
-        PrunerError::Disabled | PrunerError::JobOver { .. } => Status::failed_precondition(error.to_string()),
+        PrunerError::Disabled | PrunerError::JobOver { .. } | PrunerError::Shortens(_) => {
+            Status::failed_precondition(error.to_string())
+        }
         PrunerError::NoSuchJob { .. } => Status::not_found(error.to_string()),
         PrunerError::Stopped => Status::unavailable(error.to_string()),
     }
@@ -192,7 +195,8 @@ impl Pruner for PrunerService {
     async fn set_policy(&self, request: Request<SetPolicyRequest>) -> Answer<SetPolicyResponse> {
         let _changing = self.changing_policy.lock().await;
         let policy = request.into_inner().apply(self.pruner.policy());
-        self.pruner.set_policy(policy).await.map_err(refused)?;
-        Ok(Response::new(SetPolicyResponse { policy: Some(policy.into()) }))
+        let change = PolicyChange::to(policy);
+        let state = self.pruner.change_policy(change, "gRPC", true).await.map_err(refused)?;
+        Ok(Response::new(SetPolicyResponse { policy: Some(state.policy().into()) }))
     }
 }

@@ -127,7 +127,9 @@ impl From<PrunerError> for Problem {
         let detail = error.to_string();
         match error {
             PrunerError::Options(_) | PrunerError::HeightZero => Problem::not_allowed_value(detail),
-            PrunerError::Disabled | PrunerError::JobOver { .. } => Problem::conflict(detail),
+            PrunerError::Disabled | PrunerError::JobOver { .. } | PrunerError::Shortens(_) => {
+                Problem::conflict(detail)
+            }
             PrunerError::Stopped => Problem::unavailable(detail),
             PrunerError::NoSuchJob { .. } => Problem::not_found(detail),
             PrunerError::Store(error) => error.into(),

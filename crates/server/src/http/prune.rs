@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{Json, extract::State, http::StatusCode};
 use sapwood_pruner::JobId;
-use sapwood_rules::{Hold, Policy};
+use sapwood_rules::{Hold, Policy, PolicyChange};
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -224,8 +224,12 @@ pub(crate) async fn set_policy(
     Body(wanted): Body<PolicyReport>,
 ) -> Answer<PolicyReport> {
     let policy: Policy = wanted.into();
-    service.node.pruner().set_policy(policy).await?;
-    tracing::info!(?policy, "the policy was changed over HTTP");
+    service.node.pruner().change_policy(PolicyChange::to(policy), "HTTP", true).await?;
+    tracing::info!(
+        retention = policy.retention,
+        reorg_window = policy.reorg_window,
+        "the policy was changed over HTTP"
+    );
     service.node.sample().await;
     Ok(Json(service.node.pruner().policy().into()))
 }

@@ -63,6 +63,7 @@ pub(crate) fn readiness(
     match state {
         ChainState::Resetting => reasons.push("the chain is not reconciled with its source yet".to_owned()),
         ChainState::Stopped => reasons.push("the chain is not followed any more".to_owned()),
+        ChainState::Offline => reasons.push("no node runs on this data directory".to_owned()),
         ChainState::CatchingUp | ChainState::Running | ChainState::Reorganising => {}
     }
     reasons.extend(refuses_writes.map(str::to_owned));

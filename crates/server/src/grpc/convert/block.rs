@@ -73,7 +73,8 @@ impl From<ChainState> for proto::ChainState {
             ChainState::CatchingUp => proto::ChainState::CatchingUp,
             ChainState::Running => proto::ChainState::Running,
             ChainState::Reorganising => proto::ChainState::Reorganising,
-            ChainState::Stopped => proto::ChainState::Stopped,
+            // Offline there is no gRPC to say so.
+            ChainState::Stopped | ChainState::Offline => proto::ChainState::Stopped,
         }
     }
 }

@@ -1,0 +1,440 @@
+//! How long things are kept, where each number comes from, and that it is never shortened silently.
+//!
+//! The policy in force is a note in the store. The configuration is compared with it whenever the pruner starts or the configuration
+//! is read again: what was changed at run time stays until the configuration says something new, and a configuration that keeps less
+//! than the directory promised does not take effect until an operator confirms it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use sapwood_chain::ChainState;
+use sapwood_rules::{Policy, PolicyChange, PolicyField};
+use sapwood_store::{Store, StoreError};
+use sapwood_types::{
+    DecodeError,
+    codec::{Reader, Writer},
+};
+use serde::Serialize;
+
+use crate::{
+    handle::PrunerHandle,
+    jobs::Trigger,
+    options::OptionsError,
+    plan::Plan,
+    service::{PrunerError, Shared},
+    text,
+};
+
+/// The name of the note with the policy in force.
+pub const POLICY_NOTE: &str = "pruner/policy";
+const VERSION: u8 = 1;
+const WHAT: &str = "policy";
+/// Who changed something is written down up to this many bytes.
+const LONGEST_NAME: usize = 256;
+/// Due records that are looked at to tell what a shorter policy would delete.
+const LOOKED_AT: u64 = 100_000;
+
+/// Where a number of the policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "from")]
+pub enum PolicyOrigin {
+    /// The configuration.
+    Configuration,
+    /// A change at run time. It stays until the configuration is changed to something else.
+    RunTime {
+        /// When, as a Unix timestamp in seconds.
+        at: u64,
+        /// Who: the interface and, where known, the client.
+        by: String,
+    },
+    /// The directory was promised more than the configuration asks for, and keeps it.
+    Promise,
+}
+
+impl fmt::Display for PolicyOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyOrigin::Configuration => write!(f, "configuration"),
+            PolicyOrigin::RunTime { at, by } => write!(f, "set at run time by {by} at {at}"),
+            PolicyOrigin::Promise => write!(f, "promised by the data directory"),
+        }
+    }
+}
+
+/// A number of the policy with where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyNumber {
+    /// The number in force, in blocks.
+    pub value: u32,
+    /// What the configuration said last, in blocks.
+    pub configured: u32,
+    /// Where the number in force comes from.
+    pub origin: PolicyOrigin,
+}
+
+/// The policy in force, with where each number comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyState {
+    /// In the order of [`PolicyField::ALL`].
+    numbers: [PolicyNumber; 6],
+}
+
+impl PolicyState {
+    /// A policy that is in force because the configuration says so.
+    pub fn configured(policy: Policy) -> Self {
+        let number = |field: PolicyField| {
+            let value = field.of(&policy);
+            PolicyNumber { value, configured: value, origin: PolicyOrigin::Configuration }
+        };
+        Self { numbers: PolicyField::ALL.map(number) }
+    }
+
+    /// One number.
+    pub fn number(&self, field: PolicyField) -> &PolicyNumber {
+        &self.numbers[field as usize]
+    }
+
+    /// The numbers in force.
+    pub fn policy(&self) -> Policy {
+        self.read(|number| number.value)
+    }
+
+    /// What the configuration said last.
+    pub fn configuration(&self) -> Policy {
+        self.read(|number| number.configured)
+    }
+
+    fn read(&self, of: impl Fn(&PolicyNumber) -> u32) -> Policy {
+        let mut policy = Policy::default();
+        for field in PolicyField::ALL {
+            field.set(&mut policy, of(self.number(field)));
+        }
+        policy
+    }
+
+    /// What is in force once the configuration says this: a number that the configuration did not change stays as it is, and one
+    /// that would keep less than before stays as the directory's promise.
+    pub fn reconfigured(&self, configured: &Policy) -> Self {
+        let mut next = self.clone();
+        for field in PolicyField::ALL {
+            let number = &mut next.numbers[field as usize];
+            let wanted = field.of(configured);
+            if number.configured == wanted {
+                continue;
+            }
+            number.configured = wanted;
+            if field.shortens(number.value, wanted) {
+                number.origin = PolicyOrigin::Promise;
+            } else {
+                *number =
+                    PolicyNumber { value: wanted, configured: wanted, origin: PolicyOrigin::Configuration };
+            }
+        }
+        // Two numbers from different places must go together: what keeps more wins.
+        let Policy { retention, reorg_window, .. } = next.policy();
+        if retention != 0 && retention < reorg_window {
+            let number = &mut next.numbers[PolicyField::Retention as usize];
+            (number.value, number.origin) = (reorg_window, PolicyOrigin::Promise);
+        }
+        let half = next.number(PolicyField::Retention).value / 2;
+        let unmined = &mut next.numbers[PolicyField::UnminedRetention as usize];
+        if configured.unmined_follows() && unmined.origin == PolicyOrigin::Configuration {
+            unmined.value = half;
+        }
+        next
+    }
+
+    /// What is in force after a change at run time.
+    fn changed(&self, change: &PolicyChange, by: &str, at: u64) -> Self {
+        let policy = change.apply(&self.policy());
+        let mut next = self.clone();
+        for field in PolicyField::ALL {
+            let number = &mut next.numbers[field as usize];
+            let value = field.of(&policy);
+            // A number that was named is from now on what the client said, also if it is the same.
+            if change.of(field).is_some() || number.value != value {
+                number.value = value;
+                number.origin = PolicyOrigin::RunTime { at, by: by.to_owned() };
+            }
+        }
+        next
+    }
+
+    /// The numbers that keep less in another policy: field, now and then.
+    pub fn shortened(&self, policy: &Policy) -> Vec<(PolicyField, u32, u32)> {
+        let both = PolicyField::ALL.map(|field| (field, self.number(field).value, field.of(policy)));
+        both.into_iter().filter(|(field, now, then)| field.shortens(*now, *then)).collect()
+    }
+
+    /// Numbers that differ from what the configuration says, for people: one line each.
+    pub fn differences(&self) -> Vec<String> {
+        let differs = |field: &PolicyField| {
+            let number = self.number(*field);
+            number.value != number.configured && number.origin != PolicyOrigin::Configuration
+        };
+        let line = |field: PolicyField| {
+            let PolicyNumber { value, configured, origin } = self.number(field);
+            format!("{} is {value} ({origin}); the configuration says {configured}", field.name())
+        };
+        PolicyField::ALL.into_iter().filter(differs).map(line).collect()
+    }
+
+    /// The bytes of the note. Described byte by byte in `docs/formats.md`.
+    pub fn encode(&self) -> Bytes {
+        let mut to = Writer::with_capacity(64);
+        to.u8(VERSION);
+        for number in &self.numbers {
+            to.u32(number.value);
+            to.u32(number.configured);
+            match &number.origin {
+                PolicyOrigin::Configuration => to.u8(0),
+                PolicyOrigin::RunTime { at, by } => {
+                    to.u8(1);
+                    to.varint(*at);
+                    to.sized(by.as_bytes());
+                }
+                PolicyOrigin::Promise => to.u8(2),
+            }
+        }
+        to.finish().into()
+    }
+
+    /// Reads the note.
+    ///
+    /// # Errors
+    /// If the version is not known, or the bytes are damaged.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut from = Reader::new(bytes);
+        from.version(WHAT, VERSION)?;
+        let mut state = Self::configured(Policy::default());
+        for number in &mut state.numbers {
+            number.value = from.u32("policy number")?;
+            number.configured = from.u32("configured policy number")?;
+            number.origin = match from.u8("policy origin")? {
+                0 => PolicyOrigin::Configuration,
+                1 => {
+                    let at = from.varint("policy change")?;
+                    let by = String::from_utf8(from.sized("policy client")?.to_vec()).map_err(|_| {
+                        DecodeError::Inconsistent { what: "policy client", problem: "it is not text" }
+                    })?;
+                    PolicyOrigin::RunTime { at, by }
+                }
+                2 => PolicyOrigin::Promise,
+                value => {
+                    return Err(DecodeError::UnknownValue { field: "policy origin", value: value.into() });
+                }
+            };
+        }
+        from.end(WHAT)?;
+        Ok(state)
+    }
+
+    /// Reads the policy in force from a store. `None` if none was ever written down.
+    ///
+    /// # Errors
+    /// If the store fails, or the note is damaged.
+    pub async fn load(store: &dyn Store) -> Result<Option<Self>, StoreError> {
+        let Some(note) = store.note(POLICY_NOTE).await? else { return Ok(None) };
+        let damaged = |cause| StoreError::Corrupt { what: format!("note {POLICY_NOTE}"), cause };
+        Self::decode(note).map(Some).map_err(damaged)
+    }
+
+    async fn save(&self, store: &dyn Store) -> Result<(), StoreError> {
+        store.put_notes(vec![(POLICY_NOTE.into(), Some(self.encode()))]).await
+    }
+}
+
+/// Brings the policy that a store has written down together with the configuration, writes down what is in force, and tells the store.
+///
+/// # Errors
+/// If the store fails.
+pub async fn settle_policy(store: &dyn Store, configured: &Policy) -> Result<PolicyState, StoreError> {
+    let before = PolicyState::load(store).await?;
+    let state = match &before {
+        None => PolicyState::configured(*configured),
+        Some(before) => before.reconfigured(configured),
+    };
+    if before.as_ref() != Some(&state) {
+        state.save(store).await?;
+    }
+    for difference in state.differences() {
+        tracing::warn!("the policy in force is not that of the configuration: {difference}");
+    }
+    store.set_policy(state.policy()).await?;
+    Ok(state)
+}
+
+/// A change of the policy that deletes something, and was not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortening {
+    /// The numbers that keep less: which, now and then.
+    pub numbers: Vec<(PolicyField, u32, u32)>,
+    /// What a job would delete at once under the new policy.
+    pub plan: Plan,
+}
+
+impl fmt::Display for Shortening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |value: u32| match value {
+            0 => "for ever".to_owned(),
+            value => text::counted(value, "block"),
+        };
+        for (place, (field, now, then)) in self.numbers.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{} goes from {} to {}", field.name(), word(*now), word(*then))?;
+        }
+        let more = if self.plan.complete { "" } else { "at least " };
+        write!(
+            f,
+            ": that would delete {more}{} ({}) at once, and more as the chain grows. Nothing was changed: confirm it to go on",
+            text::counted(self.plan.records, "record"),
+            text::bytes(self.plan.bytes)
+        )
+    }
+}
+
+impl Shared {
+    async fn adopt(&self, state: PolicyState) -> Result<(), PrunerError> {
+        state.save(&*self.store).await?;
+        self.store.set_policy(state.policy()).await?;
+        *self.policy.write() = state.policy();
+        *self.policy_state.write() = state;
+        // Offline only `prune_now` prunes.
+        if self.events.state() != ChainState::Offline {
+            self.trigger(Trigger::OnDemand, None, true);
+        }
+        Ok(())
+    }
+}
+
+impl PrunerHandle {
+    /// How long things are kept.
+    pub fn policy(&self) -> Policy {
+        *self.shared.policy.read()
+    }
+
+    /// How long things are kept, with where each number comes from.
+    pub fn policy_state(&self) -> PolicyState {
+        self.shared.policy_state.read().clone()
+    }
+
+    /// Changes how long things are kept, and writes it down. Takes effect at the next chunk, and everything is looked through again.
+    /// `by` says who changes it.
+    ///
+    /// # Errors
+    /// [`PrunerError::Shortens`] if less would be kept and that is not `confirmed`; a policy that is unsafe; a failing store. Nothing
+    /// is changed then.
+    pub async fn change_policy(
+        &self,
+        change: PolicyChange,
+        by: &str,
+        confirmed: bool,
+    ) -> Result<PolicyState, PrunerError> {
+        let _changing = self.shared.changing_policy.lock().await;
+        let before = self.policy_state();
+        let policy = change.apply(&before.policy());
+        policy.validate_for(self.shared.options.required_maturity).map_err(OptionsError::Policy)?;
+        let numbers = before.shortened(&policy);
+        if !confirmed && !numbers.is_empty() {
+            let plan = self.plan_with(policy, None, LOOKED_AT).await?;
+            return Err(PrunerError::Shortens(Box::new(Shortening { numbers, plan })));
+        }
+        let mut by = by.to_owned();
+        by.truncate(by.floor_char_boundary(LONGEST_NAME));
+        let state = before.changed(&change, &by, self.shared.clock.now());
+        self.shared.adopt(state.clone()).await?;
+        Ok(state)
+    }
+
+    /// Takes over a configuration that was read again, as at a start: see [`PolicyState::reconfigured`].
+    ///
+    /// # Errors
+    /// If the policy is unsafe, or the store fails. Nothing is changed then.
+    pub async fn reconfigure(&self, configured: Policy) -> Result<PolicyState, PrunerError> {
+        configured.validate_for(self.shared.options.required_maturity).map_err(OptionsError::Policy)?;
+        let _changing = self.shared.changing_policy.lock().await;
+        let before = self.policy_state();
+        let state = before.reconfigured(&configured);
+        if state != before {
+            self.shared.adopt(state.clone()).await?;
+        }
+        for difference in state.differences() {
+            tracing::warn!("the policy in force is not that of the configuration: {difference}");
+        }
+        Ok(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(retention: u32, reorg_window: u32) -> Policy {
+        Policy { reorg_window, ..Policy::with_retention(retention) }
+    }
+
+    fn run_time() -> PolicyOrigin {
+        PolicyOrigin::RunTime { at: 300, by: "HTTP".into() }
+    }
+
+    fn changed(state: &PolicyState, retention: u32) -> PolicyState {
+        let change = PolicyChange { retention: Some(retention), ..PolicyChange::default() };
+        state.changed(&change, "HTTP", 300)
+    }
+
+    #[test]
+    fn h5_a_run_time_change_stays_until_the_configuration_says_something_new() {
+        let start = PolicyState::configured(policy(288, 288));
+        let raised = changed(&start, 500);
+        assert_eq!(raised.policy(), policy(500, 288));
+        assert_eq!(raised.number(PolicyField::Retention).origin, run_time());
+        assert_eq!(raised.reconfigured(&policy(288, 288)), raised, "the configuration is as it was");
+        let longer = raised.reconfigured(&policy(700, 288));
+        assert_eq!(longer.policy(), policy(700, 288));
+        assert_eq!(longer.number(PolicyField::Retention).origin, PolicyOrigin::Configuration);
+        let shorter = raised.reconfigured(&policy(400, 288));
+        assert_eq!(shorter.policy(), policy(500, 288), "shortening wants a confirmation");
+        assert_eq!(shorter.number(PolicyField::Retention).origin, PolicyOrigin::Promise);
+        assert_eq!(shorter.differences().len(), 1, "{:?}", shorter.differences());
+        assert_eq!(shorter.configuration(), policy(400, 288));
+    }
+
+    #[test]
+    fn h5_a_configuration_never_shortens_a_promise() {
+        let promised = PolicyState::configured(policy(4000, 4000));
+        let kept = promised.reconfigured(&Policy::default());
+        assert_eq!(kept.policy(), policy(4000, 4000));
+        assert_eq!(kept.reconfigured(&Policy::default()), kept, "nor at the next start");
+        let for_ever = PolicyState::configured(policy(0, 10));
+        assert_eq!(for_ever.reconfigured(&policy(1_000_000, 10)).policy().retention, 0);
+    }
+
+    #[test]
+    fn h5_numbers_from_different_places_go_together() {
+        let shortened = changed(&PolicyState::configured(policy(500, 200)), 300);
+        let merged = shortened.reconfigured(&policy(500, 400));
+        assert_eq!(merged.policy().validate(), Ok(()));
+        assert_eq!((merged.policy().retention, merged.policy().reorg_window), (400, 400));
+    }
+
+    #[test]
+    fn the_note_is_written_as_documented() {
+        let state = changed(&PolicyState::configured(policy(288, 288)), 500).reconfigured(&policy(288, 100));
+        let golden: [&[u8]; 7] = [
+            &[1],
+            b"\x00\x00\x01\xf4\x00\x00\x01\x20\x01\xac\x02\x04HTTP",
+            &[0, 0, 1, 32, 0, 0, 0, 100, 2],
+            &[0, 0, 0, 100, 0, 0, 0, 100, 0],
+            &[0, 0, 3, 232, 0, 0, 3, 232, 0],
+            b"\x00\x00\x00\xfa\x00\x00\x00\x90\x01\xac\x02\x04HTTP",
+            &[0, 0, 5, 160, 0, 0, 5, 160, 0],
+        ];
+        assert_eq!(state.encode(), golden.concat());
+        assert_eq!(PolicyState::decode(golden.concat().into()), Ok(state.clone()));
+        let bytes = state.encode();
+        for end in 0..bytes.len() {
+            assert!(PolicyState::decode(bytes.slice(..end)).is_err(), "cut at {end}");
+        }
+        assert!(PolicyState::decode([&bytes[..], &[0]].concat().into()).is_err(), "a byte more");
+    }
+}
