@@ -20,7 +20,7 @@ def tx(name, spends, outputs=1):
         "txid": digest("tx", name),
         "version": 1,
         "size": 200,
-        "inputs": [{"outpoint": outpoint(*spent)} for spent in spends],
+        "inputs": [outpoint(*spent) for spent in spends],
         "outputs": [{"value": 1000 + vout, "script": f"owner of {name}".encode()} for vout in range(outputs)],
     }
 

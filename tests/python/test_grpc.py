@@ -67,7 +67,7 @@ class World:
         self.prune()
         assert self.record(transaction) is not None, f"gone at {height}"
         explained = self.pruner.Explain(txid=transaction["txid"])
-        assert explained.stored and not explained.may_go, explained.text
+        assert explained.stored and not explained.prunable, explained.text
         return explained
 
     def gone_at(self, transaction, height):
@@ -167,7 +167,7 @@ def child_never_mined_parent_never_gone(world):
     world.create(child, 1000)
     for height in [1288, 1500, 2000]:
         explained = world.kept_at(parent, height)
-        assert any(guard.name == "children" and guard.keeps for guard in explained.guards), explained.text
+        assert any(guard.name == "children" and guard.retains for guard in explained.guards), explained.text
         assert not explained.HasField("earliest"), explained.text
     equal(world.status(child["txid"], 2000), "SPENDABLE")
 
@@ -377,7 +377,7 @@ def a_rival_learns_who_was_first(world):
     equal(answer.succeeded, 1)
     equal([(problem.index, world.codes[problem.code]) for problem in answer.failed], [(0, "ALREADY_EXISTS"), (1, "INPUTS_REFUSED")])
     [refusal] = answer.failed[1].inputs
-    equal((world.codes[refusal.code], refusal.spender.child, refusal.spender.vin), ("SPENT", first["txid"], 0))
+    equal((world.codes[refusal.code], refusal.spender.txid, refusal.spender.vin), ("SPENT", first["txid"], 0))
     assert not refusal.HasField("height"), "it is not mined"
     world.create(rival, 1000, conflicting=True)
     losers = world.utxo.ResolveConflicts(winners=[rival["txid"]], height=1000).losers
@@ -424,16 +424,16 @@ def transactions_are_mined_and_unmined_by_hand(world):
     block = {"block_id": 7000, "height": 1001, "on_longest_chain": True}
     answer = world.utxo.SetMined(txids=[child["txid"], digest("never seen")], block=block, height=1001)
     equal((answer.succeeded, [(p.index, world.codes[p.code]) for p in answer.failed]), (1, [(1, "NOT_FOUND")]))
-    equal(world.record(parent).outputs[0].slot.spent.child_mined_at, 1001)
+    equal(world.record(parent).outputs[0].slot.spent.mined_at, 1001)
     world.utxo.MarkOnLongestChain(txids=[child["txid"]], on=False, height=1002)
     equal(world.record(child).unmined_since, 1000)
-    assert not world.record(parent).outputs[0].slot.spent.HasField("child_mined_at")
+    assert not world.record(parent).outputs[0].slot.spent.HasField("mined_at")
     world.utxo.MarkOnLongestChain(txids=[child["txid"]], on=True, height=1002)
-    [problem] = world.utxo.Unspend(spends=[{"outpoint": outpoint(parent["txid"]), "spender": {"child": child["txid"]}}]).failed
+    [problem] = world.utxo.Unspend(spends=[{"outpoint": outpoint(parent["txid"]), "spender": {"txid": child["txid"]}}]).failed
     equal((world.codes[problem.code], problem.height), ("SPENDER_MINED", 1001))
     equal(world.utxo.SetMined(txids=[child["txid"]], block=block, unset=True, height=1002).succeeded, 1)
-    equal(world.utxo.Unspend(spends=[{"outpoint": outpoint(parent["txid"]), "spender": {"child": child["txid"]}}]).succeeded, 1)
-    spend = {"child": child["txid"], "inputs": [{"vin": 0, "outpoint": outpoint(parent["txid"])}]}
+    equal(world.utxo.Unspend(spends=[{"outpoint": outpoint(parent["txid"]), "spender": {"txid": child["txid"]}}]).succeeded, 1)
+    spend = {"txid": child["txid"], "inputs": [{"vin": 0, "outpoint": outpoint(parent["txid"])}]}
     equal(world.utxo.Spend(spends=[spend, spend], height=1002).succeeded, 2)
 
 
@@ -455,15 +455,15 @@ def pages_are_complete_and_in_order(world):
             page = call(limit=10, **request, **after)
             assert len(getattr(page, items)) <= 10
             found.extend(getattr(page, items))
-            if not page.HasField("next"):
+            if not page.HasField("cursor"):
                 return found
-            after = {"after": page.next}
+            after = {"cursor": page.cursor}
 
     equal([made.txid for made in pages(world.utxo.ListUnmined, "transactions")], expected)
     equal(pages(world.utxo.ListOldUnmined, "txids", cutoff=19), expected[:10])
     owned = pages(world.utxo.ListByAddress, "outputs", script=b"one owner")
     equal([output.outpoint.txid for output in owned], expected)
-    owned = pages(world.utxo.ListByAddress, "outputs", script=b"one owner", newest_first=True)
+    owned = pages(world.utxo.ListByAddress, "outputs", script=b"one owner", order=2)
     equal([output.outpoint.txid for output in owned], expected[::-1])
     error = fails(lambda: world.utxo.ListByAddress(credential=bytes(28)), grpc.StatusCode.FAILED_PRECONDITION)
     assert "no index by credential" in error.details(), "an index that is not kept is not an empty one"
@@ -471,7 +471,7 @@ def pages_are_complete_and_in_order(world):
     equal((counts.records, counts.unmined, counts.unspent), (28, 25, 28))
     equal(world.utxo.GetLastApplied().block.height, 3)
     coins = world.utxo.GetUtxoSet().set
-    equal((coins.coins, coins.amount, coins.last.height, len(coins.muhash)), (3, "3000", 3, 64))
+    equal((coins.count, coins.value, coins.applied.height, len(coins.muhash)), (3, "3000", 3, 64))
     [there, missing] = world.utxo.GetOutputs(outpoints=[outpoint(expected[0]), outpoint(expected[0], 1)]).outputs
     equal((there.output.output.value, missing.HasField("output")), (1000, False))
 
@@ -507,7 +507,7 @@ def a_bad_block_changes_nothing_and_good_ones_before_it_stay(world):
     equal((world.codes[problem.code], problem.hash), ("WRONG_PARENT", good["hash"]))
     twice = world.feed.block(907, [coinbase(907)])
     equal(world.codes[world.chain.ApplyBlocks(blocks=[twice]).problem.code], "BAD_BLOCK")
-    equal(world.chain.GetStatus().last_applied.height, 906)
+    equal(world.chain.GetStatus().applied.height, 906)
 
 
 @test
@@ -522,7 +522,7 @@ def a_rollback_below_the_floor_is_refused(world):
     problem = world.client.problem(fails(lambda: world.chain.RollBack(to=wrong), grpc.StatusCode.FAILED_PRECONDITION))
     equal((world.codes[problem.code], problem.hash), ("OTHER_BLOCK", world.feed.hashes[1000]))
     fails(lambda: world.chain.RollBack(), grpc.StatusCode.INVALID_ARGUMENT)
-    equal(world.chain.GetStatus().last_applied.height, 1238)
+    equal(world.chain.GetStatus().applied.height, 1238)
     equal(world.chain.RollBack(to={"height": 950, "hash": world.feed.hashes[950]}).blocks, 288)
 
 
@@ -561,8 +561,8 @@ def jobs_are_watched_and_listed(world):
 
     def watch():
         for change in watched:
-            seen.append((change.job.id, states[change.job.state], change.job.deleted))
-            if change.job.state == world.client.enum("JobState")["COMPLETED"] and change.job.deleted:
+            seen.append((change.job.id, states[change.job.state], change.job.counts.deleted))
+            if change.job.state == world.client.enum("JobState")["COMPLETED"] and change.job.counts.deleted:
                 return over.set()
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -573,7 +573,7 @@ def jobs_are_watched_and_listed(world):
     equal(deleted, 1)
     equal([state for job, state, _ in seen if job == identity][-2:], ["RUNNING", "COMPLETED"])
     [listed] = [job for job in world.pruner.ListJobs().jobs if job.id == identity]
-    equal((listed.deleted, listed.height, listed.safe_height), (1, 1289, 1289))
+    equal((listed.counts.deleted, listed.height, listed.safe_height), (1, 1289, 1289))
     assert listed.bytes_freed > 0 and listed.ended_at >= listed.started_at >= listed.created_at, listed
     equal(len(world.pruner.ListJobs(limit=1).jobs), 1)
     fails(lambda: world.pruner.CancelJob(id=1_000_000), grpc.StatusCode.NOT_FOUND)
@@ -591,13 +591,13 @@ def a_hold_keeps_what_it_names_until_it_is_released(world):
     equal(explained.reason, "held")
     assert "export/nightly" in explained.needs, explained.needs
     plan = world.pruner.Plan()
-    equal((plan.records, dict(plan.kept), plan.decided_by), (0, {"held": 1}, "export/nightly"))
+    equal((plan.records, dict(plan.retained), plan.decided_by), (0, {"held": 1}, "export/nightly"))
     [reorg, listed] = world.pruner.ListHolds().holds
     equal((reorg.name, listed.name, listed.decides), ("reorg-window", "export/nightly", True))
-    world.pruner.RenewHold(name="export/nightly", keep_from=1290, expires_at=4_000_000_000)
+    world.pruner.RenewHold(name="export/nightly", keep_from=1290, expires=4_000_000_000)
     equal(world.pruner.Plan().records, 1)
     renewed = world.pruner.RenewHold(name="export/nightly", keep_from=0).hold
-    equal((renewed.keep_from, renewed.expires_at), (0, 4_000_000_000))
+    equal((renewed.keep_from, renewed.expires), (0, 4_000_000_000))
     equal(world.pruner.Plan().records, 0)
     world.pruner.ReleaseHold(name="export/nightly")
     world.gone_at(parent, 1289)
@@ -606,7 +606,7 @@ def a_hold_keeps_what_it_names_until_it_is_released(world):
 @test
 def a_bad_hold_is_refused_by_name(world):
     good = {"name": "mine", "owner": "tests", "reason": "because"}
-    cases = [("name", "With Spaces"), ("name", "persister"), ("name", ""), ("owner", ""), ("reason", "x" * 513), ("expires_at", 1)]
+    cases = [("name", "With Spaces"), ("name", "persister"), ("name", ""), ("owner", ""), ("reason", "x" * 513), ("expires", 1)]
     for field, value in cases:
         error = fails(lambda: world.pruner.SetHold(**{**good, field: value}), grpc.StatusCode.INVALID_ARGUMENT)
         assert error.details().startswith(f"{field}: "), error.details()
@@ -669,7 +669,7 @@ def tokens_are_asked_for(world):
     world.feed = Feed(world.client, 900)
     world.feed.mine(901)
     reader = Sapwood(world.address, token=os.environ["SAPWOOD_READ_TOKEN"])
-    equal(reader.chain.GetStatus().last_applied.height, 901)
+    equal(reader.chain.GetStatus().applied.height, 901)
     fails(lambda: reader.pruner.SetEnabled(enabled=False), grpc.StatusCode.PERMISSION_DENIED)
     fails(lambda: Sapwood(world.address), grpc.StatusCode.UNAUTHENTICATED)
     fails(lambda: Sapwood(world.address, token="not-a-token-of-this-server"), grpc.StatusCode.UNAUTHENTICATED)

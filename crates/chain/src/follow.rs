@@ -288,6 +288,6 @@ impl Follower {
     }
 
     fn show(&self, last: Option<BlockMark>, tip: ChainPoint) {
-        self.progress.send_modify(|progress| progress.tip_is(last.map(|last| last.height), tip.height));
+        self.progress.send_modify(|progress| progress.tip_is(last.map(|last| last.height), tip));
     }
 }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sapwood_sources::ChainPoint;
 use sapwood_types::Height;
 
 /// The time over which speed is measured.
@@ -19,7 +20,7 @@ pub struct Progress {
     /// The last block that was handed over to be applied.
     pub height: Option<Height>,
     /// The last block of the source.
-    pub tip: Option<Height>,
+    pub tip: Option<ChainPoint>,
     /// When which height was reached.
     points: VecDeque<(Instant, Height)>,
 }
@@ -28,7 +29,7 @@ impl Progress {
     /// Blocks to go.
     pub fn behind(&self) -> u64 {
         let done = self.height.map_or(0, |height| u64::from(height.0) + 1);
-        self.tip.map_or(0, |tip| (u64::from(tip.0) + 1).saturating_sub(done))
+        self.tip.map_or(0, |tip| (u64::from(tip.height.0) + 1).saturating_sub(done))
     }
 
     /// Blocks per second, of late.
@@ -45,7 +46,7 @@ impl Progress {
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    pub(crate) fn tip_is(&mut self, height: Option<Height>, tip: Height) {
+    pub(crate) fn tip_is(&mut self, height: Option<Height>, tip: ChainPoint) {
         if self.height > height {
             // Blocks were taken back: old speed says nothing.
             self.points.clear();
@@ -68,7 +69,7 @@ impl Progress {
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.height, self.tip) {
+        match (self.height, self.tip.map(|tip| tip.height)) {
             (_, None) => write!(f, "no block is known"),
             (None, Some(tip)) => write!(f, "block 0 of {tip}"),
             (Some(height), Some(tip)) => write!(f, "block {height} of {tip}"),
@@ -104,17 +105,18 @@ mod tests {
     #[test]
     fn the_estimate_follows_the_speed_of_late() {
         let mut progress = Progress::default();
+        let tip = ChainPoint::new(Height(999), sapwood_types::BlockHash::default());
         assert_eq!((progress.behind(), progress.left()), (0, None));
-        progress.tip_is(None, Height(999));
+        progress.tip_is(None, tip);
         assert_eq!((progress.behind(), progress.to_string()), (1000, "block 0 of 999".into()));
         let now = Instant::now();
         progress.points = VecDeque::from([(now, Height(99)), (now + Duration::from_secs(10), Height(199))]);
         progress.height = Some(Height(199));
         assert_eq!(progress.left(), Some(Duration::from_secs(80)));
         assert_eq!(progress.to_string(), "block 199 of 999, 10 a second, 1 min 20 s to go");
-        progress.tip_is(Some(Height(150)), Height(999));
+        progress.tip_is(Some(Height(150)), tip);
         assert_eq!(progress.left(), None, "after a rollback the old speed says nothing");
-        progress.tip_is(Some(Height(999)), Height(999));
+        progress.tip_is(Some(Height(999)), tip);
         assert_eq!((progress.behind(), progress.to_string()), (0, "block 999 of 999".into()));
     }
 }

@@ -40,53 +40,58 @@ const fn info(
 
 /// Every metric of the pruner.
 pub static METRICS: [MetricInfo; 17] = [
-    info("pruner_duration_seconds", "histogram", &["operation"], "Time a phase of a job took"),
+    info("sapwood_prune_duration_seconds", "histogram", &["operation"], "Time a phase of a job took"),
     info(
-        "pruner_skipped_total",
+        "sapwood_prune_skipped_total",
         "counter",
         &["reason"],
         "Jobs that did not prune, or stopped before their end",
     ),
-    info("pruner_processed_total", "counter", &[], "Records deleted"),
-    info("pruner_errors_total", "counter", &["operation"], "Failures of a phase"),
+    info("sapwood_prune_deleted_total", "counter", &[], "Records deleted"),
+    info("sapwood_prune_errors_total", "counter", &["operation"], "Failures of a phase"),
     info(
-        "utxo_cleanup_batch_duration_seconds",
+        "sapwood_prune_batch_duration_seconds",
         "histogram",
         &[],
         "Time to judge and delete one chunk of records",
     ),
-    info("pruner_kept_total", "counter", &["reason"], "Times a due record was looked at and kept"),
-    info("pruner_bytes_freed_total", "counter", &[], "Bytes of the pages of deleted records"),
-    info("pruner_bodies_deleted_total", "counter", &[], "External bodies deleted"),
-    info("pruner_jobs_total", "counter", &["state"], "Jobs that are over"),
+    info("sapwood_prune_retained_total", "counter", &["reason"], "Times a due record was looked at and kept"),
+    info("sapwood_prune_bytes_freed_total", "counter", &[], "Bytes of the pages of deleted records"),
+    info("sapwood_prune_bodies_deleted_total", "counter", &[], "External bodies deleted"),
+    info("sapwood_prune_jobs_total", "counter", &["state"], "Jobs that are over"),
     info(
-        "pruner_due_backlog",
+        "sapwood_prune_backlog_records",
         "gauge",
         &[],
         "Due records that the holds let go and that are still there, estimated",
     ),
     info(
-        "pruner_lag_blocks",
+        "sapwood_prune_lag_blocks",
         "gauge",
         &[],
         "Blocks between the oldest record that is due by age and the newest",
     ),
     info(
-        "pruner_catch_up_seconds",
+        "sapwood_prune_catch_up_seconds",
         "gauge",
         &[],
         "Estimated time until the backlog is gone; -1 if it is not known",
     ),
-    info("pruner_safe_height", "gauge", &[], "Height up to which deletion is safe; -1 if nothing may go"),
-    info("pruner_hold_height", "gauge", &["hold"], "First height a hold needs; 0 if it needs everything"),
     info(
-        "pruner_holds_expired",
+        "sapwood_prune_safe_height",
+        "gauge",
+        &[],
+        "Height up to which deletion is safe; -1 if nothing may go",
+    ),
+    info("sapwood_hold_keep_from", "gauge", &["hold"], "First height a hold needs; 0 if it needs everything"),
+    info(
+        "sapwood_holds_expired",
         "gauge",
         &[],
         "Holds that have expired and were neither renewed nor released",
     ),
-    info("pruner_enabled", "gauge", &[], "1 if pruning is enabled"),
-    info("pruner_running", "gauge", &[], "1 while a job is under way"),
+    info("sapwood_prune_enabled", "gauge", &[], "1 if pruning is enabled"),
+    info("sapwood_prune_running", "gauge", &[], "1 while a job is under way"),
 ];
 
 type Labels = Vec<(&'static str, String)>;
@@ -248,12 +253,12 @@ mod tests {
             );
         }
         for line in [
-            "pruner_duration_seconds_count{operation=\"dah_pruner\"} 1\n",
-            "pruner_skipped_total{reason=\"not_running\"} 1\n",
-            "pruner_processed_total 0\n",
-            "pruner_errors_total{operation=\"preserve_parents\"} 1\n",
-            "utxo_cleanup_batch_duration_seconds_count 0\n",
-            "pruner_hold_height{hold=\"persister\"} 1241\n",
+            "sapwood_prune_duration_seconds_count{operation=\"dah_pruner\"} 1\n",
+            "sapwood_prune_skipped_total{reason=\"not_running\"} 1\n",
+            "sapwood_prune_deleted_total 0\n",
+            "sapwood_prune_errors_total{operation=\"preserve_parents\"} 1\n",
+            "sapwood_prune_batch_duration_seconds_count 0\n",
+            "sapwood_hold_keep_from{hold=\"persister\"} 1241\n",
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

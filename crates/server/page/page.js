@@ -98,11 +98,11 @@ const STATES = { running: "good", catching_up: "warn", resetting: "warn", reorga
 const JOB_STATES = { completed: "good", running: "warn", failed: "bad" };
 
 function showVitals(status) {
-  const { node, chain, records, disk } = status;
+  const { node, chain, counts, disk } = status;
   text("node", `${node.name} · ${node.chain} · ${node.version} · up ${duration(node.uptime_seconds)}`);
   document.title = chain.lag_blocks ? `${number(chain.lag_blocks)} behind · Sapwood` : "Sapwood";
   pill("state", words(chain.state), STATES[chain.state] ?? "quiet");
-  figure("tip", orDash(chain.tip));
+  figure("tip", orDash(chain.tip?.height));
   text("tip-note", chain.tip == null ? "no source" : "of the source");
   figure("applied", orDash(chain.applied?.height));
   text("applied-note", chain.applied ? `${chain.applied.hash.slice(0, 8)}…${chain.applied.hash.slice(-8)}` : "no block yet");
@@ -111,8 +111,8 @@ function showVitals(status) {
   byId("lag").parentElement.dataset.kind = chain.lag_blocks > 10 ? "warn" : "";
   const queued = chain.queued ? `${number(chain.queued)} queued` : "nothing queued";
   text("lag-note", chain.catch_up_seconds == null ? queued : `${queued}, ${duration(chain.catch_up_seconds)} to go`);
-  figure("unspent", number(records.unspent));
-  text("unspent-note", `in ${number(records.transactions)} records`);
+  figure("unspent", number(counts.unspent));
+  text("unspent-note", `in ${number(counts.records)} records`);
   figure("rate", number(Math.round(chain.transactions_per_second)), "tx/s");
   text("rate-note", `${chain.blocks_per_second.toFixed(1)} blocks a second`);
   const [amount, unit] = bytes(disk.total_bytes).split(" ");
@@ -127,9 +127,9 @@ function showAlerts(alerts) {
     el("b", {}, words(alert.name)), el("span", {}, alert.text))));
 }
 
-function showPruner({ prune, chain, records }) {
+function showPruner({ prune, chain, counts }) {
   pill("prune-enabled", prune.enabled ? "enabled" : "disabled", prune.enabled ? "good" : "warn");
-  text("words", prune.words);
+  text("words", prune.state);
   text("toggle", prune.enabled ? "Disable pruning" : "Enable pruning");
   byId("prune-now").disabled = !prune.enabled;
   const backlog = `${prune.backlog_estimated ? "about " : ""}${number(prune.backlog_records)}`;
@@ -138,12 +138,12 @@ function showPruner({ prune, chain, records }) {
     ["Safe height", orDash(prune.safe_height), prune.decided_by ? `by ${prune.decided_by}` : ""],
     ["Backlog", backlog, catchUp],
     ["Lag", orDash(prune.lag_blocks), "blocks"],
-    ["Deleted", number(prune.deleted), "records"],
-    ["Freed", bytes(prune.bytes_freed), prune.bodies_deleted ? `and ${number(prune.bodies_deleted)} bodies` : ""],
-    ["Speed", prune.records_per_second == null ? "–" : number(Math.round(prune.records_per_second)), "records a second of work"],
-    ["Jobs", number(prune.jobs), "since the start"],
+    ["Deleted", number(prune.totals.deleted), "records"],
+    ["Freed", bytes(prune.totals.bytes_freed), prune.totals.bodies_deleted ? `and ${number(prune.totals.bodies_deleted)} bodies` : ""],
+    ["Speed", prune.totals.records_per_second == null ? "–" : number(Math.round(prune.totals.records_per_second)), "records a second of work"],
+    ["Jobs", number(prune.totals.jobs), "since the start"],
     ["Rollback floor", orDash(chain.rollback_floor), ""],
-    ["Unmined", number(records.unmined), "records"],
+    ["Unmined", number(counts.unmined), "records"],
     ["Cursor", prune.cursor ? `${prune.cursor.slice(0, 16)}…` : "at the beginning", ""],
   ], facts);
   byId("prune-facts").lastElementChild.title = prune.cursor ?? "";
@@ -187,12 +187,12 @@ function showKept(kept) {
 }
 
 function showJobs(prune) {
-  text("jobs-note", prune.jobs ? `${number(prune.jobs)} since the start, the newest here` : "");
+  text("jobs-note", prune.totals.jobs ? `${number(prune.totals.jobs)} since the start, the newest here` : "");
   part("jobs", prune.newest_jobs.slice(0, 10), (jobs) => table(
     [{ name: "Job", n: false }, { name: "State" }, { name: "Because of", tight: true }, { name: "Height", n: true }, { name: "Safe up to", n: true }, { name: "Decided by", tight: true },
       { name: "Looked at", n: true }, { name: "Deleted", n: true }, { name: "Kept", n: true }, { name: "Freed", n: true }, { name: "Took", n: true }, { name: "Ended", n: true }],
     jobs.map((job) => {
-      const kept = Object.entries(job.counts.kept).map(([reason, count]) => `${number(count)} ${words(reason)}`).join(", ");
+      const kept = Object.entries(job.counts.retained).map(([reason, count]) => `${number(count)} ${words(reason)}`).join(", ");
       const why = job.error ?? job.stopped_early;
       return { cells: [
         String(job.id), [tag(job.state, JOB_STATES[job.state] ?? ""), why ? sub(why) : null], words(job.trigger), orDash(job.height),
@@ -216,7 +216,7 @@ function showEngine(engine) {
   const columns = [["keys_estimate", "Keys", number], ["live_data_bytes_estimate", "Live data", bytes], ["sst_bytes", "Files", bytes], ["memtable_bytes", "Memtables", bytes],
     ["level0_files", "Level 0", number], ["pending_compaction_bytes", "To compact", bytes], ["background_errors", "Errors", number]];
   part("engine", engine, () => table([{ name: "Family" }, ...columns.map(([, name]) => ({ name, n: true }))],
-    engine.map(({ part: name, figures }) => ({ cells: [el("b", {}, name), ...columns.map(([key, , format]) => orDash(figures[key], format))] })),
+    engine.map(({ part: name, stats }) => ({ cells: [el("b", {}, name), ...columns.map(([key, , format]) => orDash(stats[key], format))] })),
     "The engine has not told anything yet."));
 }
 
@@ -227,7 +227,7 @@ function show(status) {
   showAlerts(status.alerts);
   showPruner(status);
   showHolds(status.prune.holds, status.chain.applied?.height);
-  showKept(status.prune.kept_by_reason);
+  showKept(status.prune.totals.retained);
   showJobs(status.prune);
   showTimes(status);
   part("policy", status.prune.policy, (policy) => facts(POLICY.map(([key, name]) => [name, key === "retention" && policy[key] === 0 ? "for ever" : number(policy[key])])));

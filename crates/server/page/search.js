@@ -26,8 +26,8 @@ export function makeSearch({ api, el, number }) {
     const by = output.spent_by;
     if (!by) return [tag];
     const mined = by.mined_at == null ? "not mined" : `mined at ${number(by.mined_at)}`;
-    const spender = by.tx
-      ? ["by ", link(short(by.tx), by.tx, `${parent}:${output.index}`), `, ${mined}`]
+    const spender = by.txid
+      ? ["by ", link(short(by.txid), by.txid, `${parent}:${output.vout}`), `, ${mined}`]
       : [`long ago, ${mined}`];
     return [tag, el("span", { className: "sub" }, ...spender)];
   }
@@ -40,18 +40,18 @@ export function makeSearch({ api, el, number }) {
     return el("div", { className: "scroll" }, el("table", {},
       el("thead", {}, el("tr", {}, ...head.map((name, i) => el("th", { className: i === 3 ? "n" : "" }, name)))),
       el("tbody", {}, ...list.map((output) => el("tr", {},
-        el("td", { className: "tight" }, withTx ? link(`${short(output.tx)}:${output.index}`, output.tx) : number(output.index)),
-        el("td", {}, ...state(output, output.tx)),
+        el("td", { className: "tight" }, withTx ? link(`${short(output.txid)}:${output.vout}`, output.txid) : number(output.vout)),
+        el("td", {}, ...state(output, output.txid)),
         el("td", {}, ownerLink(output)),
         el("td", { className: "n" }, output.value == null ? "–" : number(BigInt(output.value))))))));
   }
 
   async function transaction(tx, spends) {
     const query = spends ? `?spends=${encodeURIComponent(spends)}` : "";
-    const [why, record] = await Promise.all([api(`txs/${tx}/explain${query}`), api(`txs/${tx}${query ? `${query}&` : "?"}count=50`)]);
-    const mark = (guard) => el("span", { className: "tag", dataset: { kind: guard.keeps ? "warn" : "good" } }, guard.keeps ? "keeps" : "lets go");
+    const [why, record] = await Promise.all([api(`txs/${tx}/explain${query}`), api(`txs/${tx}${query ? `${query}&` : "?"}limit=50`)]);
+    const mark = (guard) => el("span", { className: "tag", dataset: { kind: guard.retains ? "warn" : "good" } }, guard.retains ? "keeps" : "lets go");
     const outlook = why.earliest != null ? `It could go at height ${number(why.earliest)}, if nothing changes.` : why.needs;
-    frame(`Transaction ${record.tx}`,
+    frame(`Transaction ${record.txid}`,
       el("p", { className: "verdict" }, why.verdict),
       el("p", { className: "quiet" }, why.state),
       ...(outlook ? [el("p", { className: "quiet" }, outlook)] : []),
@@ -70,7 +70,7 @@ export function makeSearch({ api, el, number }) {
         ...fact("Inputs", number(record.inputs.length)),
         ...fact("Outputs", number(record.output_count))),
       ...(record.inputs.length ? [el("h3", {}, "Spends"), el("p", {}, ...record.inputs.slice(0, 50).flatMap((input, i) =>
-        [i ? ", " : "", link(`${short(input.tx)}:${input.index}`, `${input.tx}:${input.index}`)]),
+        [i ? ", " : "", link(`${short(input.txid)}:${input.vout}`, `${input.txid}:${input.vout}`)]),
         record.inputs.length > 50 ? ` and ${number(record.inputs.length - 50)} more` : "")] : []),
       el("h3", {}, record.output_count > 50 ? "The first 50 outputs" : "Outputs"),
       outputs(record.outputs, false));
@@ -78,23 +78,23 @@ export function makeSearch({ api, el, number }) {
 
   async function output(tx, index) {
     const found = await api(`utxos/${tx}/${index}`);
-    frame(`Output ${found.tx}:${found.index}`,
+    frame(`Output ${found.txid}:${found.vout}`,
       el("dl", { className: "facts" },
-        ...fact("State", el("span", {}, ...state(found, found.tx))),
+        ...fact("State", el("span", {}, ...state(found, found.txid))),
         ...fact("Amount", number(BigInt(found.value))),
         ...fact("Owner", ownerLink(found)),
         ...fact("Mined at", found.mined_at == null ? "not mined" : number(found.mined_at)),
         ...fact("Coinbase", found.coinbase ? "yes" : "no"),
-        ...fact("Transaction", link("explain it", found.tx))));
+        ...fact("Transaction", link("explain it", found.txid))));
   }
 
   async function address(text) {
     let items = [];
-    const more = async (after) => {
-      const query = after ? `&after=${after}` : "";
-      const page = await api(`addresses/${encodeURIComponent(text)}/utxos?order=desc&count=25${query}`);
+    const more = async (cursor) => {
+      const query = cursor ? `&cursor=${cursor}` : "";
+      const page = await api(`addresses/${encodeURIComponent(text)}/utxos?order=desc&limit=25${query}`);
       items = items.concat(page.items);
-      const next = page.next && el("button", { type: "button", className: "plain", onclick: () => more(page.next) }, "Show more");
+      const next = page.cursor && el("button", { type: "button", className: "plain", onclick: () => more(page.cursor) }, "Show more");
       frame(`Address ${text}`,
         items.length ? outputs(items, true) : el("p", { className: "empty" }, "Nothing unspent here: it was never paid, or everything is spent."),
         ...(next ? [next] : []));

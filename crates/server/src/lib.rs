@@ -4,6 +4,7 @@
 //! - [`access`] decides who may do what: tokens, and what is open on loopback.
 //! - [`refusal`] is the answer to whoever is turned away, in the words of the protocol.
 //! - [`grpc`] has the services of `proto/sapwood/v1`.
+//! - [`views`] is what goes out as JSON, here and from the command line.
 //! - [`Node`] is what the other servers are given. [`status`] is the one place where its figures are put together; [`metrics`] are
 //!   the same figures for Prometheus; [`http`] is REST and the status page, which show them.
 //!
@@ -24,6 +25,7 @@ mod options;
 pub mod refusal;
 mod seldom;
 pub mod status;
+pub mod views;
 
 pub use access::{Access, AccessError, Need, Secret, SecretError, Tokens};
 pub use listen::{ListenError, ListenOptions, Listener, TlsError, TlsFiles};

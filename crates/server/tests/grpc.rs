@@ -37,7 +37,7 @@ fn tx(txid: u8, spends: &[(u8, u32)]) -> Transaction {
         coinbase: spends.is_empty(),
         inputs: spends
             .iter()
-            .map(|(of, vout)| Input { outpoint: Some(outpoint(*of, *vout)), previous: None })
+            .map(|(of, vout)| Input { txid: id(*of), vout: *vout, value: None, script: None })
             .collect(),
         outputs: vec![output(1), output(2)],
         ..Transaction::default()
@@ -74,7 +74,7 @@ async fn what_is_created_comes_back_and_items_fail_on_their_own() {
     let input = &answer.failed[1].inputs[0];
     assert_eq!(
         (input.code(), input.spender.clone()),
-        (ProblemCode::Spent, Some(Spender { child: id(3), vin: 0 }))
+        (ProblemCode::Spent, Some(Spender { txid: id(3), vin: 0 }))
     );
 
     let asked = GetRequest { txids: vec![id(1), id(9), id(3)] };
@@ -91,12 +91,12 @@ async fn what_is_created_comes_back_and_items_fail_on_their_own() {
     let codes: Vec<_> = statuses.iter().map(OutputStatus::status).collect();
     assert_eq!(codes, [SpendStatus::Spent, SpendStatus::Spendable, SpendStatus::NotFound]);
 
-    let page = ListUnminedRequest { after: None, limit: Some(2) };
+    let page = ListUnminedRequest { cursor: None, limit: Some(2) };
     let page = utxo.list_unmined(page).await.unwrap().into_inner();
     assert_eq!(page.transactions.len(), 2);
-    let rest = ListUnminedRequest { after: page.next, limit: Some(2) };
+    let rest = ListUnminedRequest { cursor: page.cursor, limit: Some(2) };
     let rest = utxo.list_unmined(rest).await.unwrap().into_inner();
-    assert_eq!((rest.transactions.len(), rest.next), (1, None));
+    assert_eq!((rest.transactions.len(), rest.cursor), (1, None));
     let counts = utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner();
     assert_eq!((counts.records, counts.unmined), (3, 3));
     server.end().await;
@@ -125,7 +125,7 @@ async fn a_chain_is_fed_rolled_back_and_heard() {
     let to = ChainPoint { height: Some(100), hash: block(100, vec![]).hash };
     let back = RollBackRequest { target: Some(roll_back_request::Target::To(to)) };
     let answer = chain.roll_back(back.clone()).await.unwrap().into_inner();
-    assert_eq!((answer.blocks, answer.last.unwrap().height), (1, 100));
+    assert_eq!((answer.blocks, answer.applied.unwrap().height), (1, 100));
     let nothing = chain.roll_back(back).await.unwrap().into_inner();
     assert_eq!(nothing.blocks, 0, "it is there already");
     let to = ChainPoint { height: Some(7), hash: id(7) };
@@ -149,7 +149,7 @@ async fn a_chain_is_fed_rolled_back_and_heard() {
     assert_eq!(heard, ["state", "block", "mined", "block", "mined", "rolled back"]);
     let status = chain.get_status(GetChainStatusRequest {}).await.unwrap().into_inner();
     assert_eq!((status.state(), status.fed, status.transactions), (ChainState::Running, true, 2));
-    assert_eq!(status.last_applied.unwrap().height, 100);
+    assert_eq!(status.applied.unwrap().height, 100);
     server.end().await;
 }
 
@@ -166,9 +166,9 @@ async fn a_bad_field_is_named_and_nothing_is_changed() {
     let no_height = CreateRequest { height: None, ..create(vec![tx(1, &[])], 1) };
     assert_eq!(utxo.create(no_height).await.unwrap_err().message(), "height: is required");
     let mut bad = create(vec![tx(1, &[]), tx(2, &[(1, 0)])], 1);
-    bad.transactions[1].transaction.as_mut().unwrap().inputs[0].outpoint = None;
+    bad.transactions[1].transaction.as_mut().unwrap().inputs[0].txid = Default::default();
     let refused = utxo.create(bad).await.unwrap_err();
-    assert_eq!(refused.message(), "transactions[1].transaction.inputs[0].outpoint: is required");
+    assert_eq!(refused.message(), "transactions[1].transaction.inputs[0].txid: must be 32 bytes, is 0");
     assert_eq!(utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner().records, 0);
     server.end().await;
 }

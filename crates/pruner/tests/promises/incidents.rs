@@ -242,11 +242,11 @@ async fn kaspa_680_sui_27768_lag_and_backlog_are_shown() {
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [
-        "pruner_lag_blocks 89\n",
-        "pruner_safe_height 12\n",
-        "pruner_hold_height{hold=\"persister\"} 13\n",
-        "pruner_processed_total 18\n",
-        "pruner_enabled 1\n",
+        "sapwood_prune_lag_blocks 89\n",
+        "sapwood_prune_safe_height 12\n",
+        "sapwood_hold_keep_from{hold=\"persister\"} 13\n",
+        "sapwood_prune_deleted_total 18\n",
+        "sapwood_prune_enabled 1\n",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }

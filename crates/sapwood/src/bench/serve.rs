@@ -146,7 +146,7 @@ impl Serve {
         node.fill(RETENTION + 10).await?;
         let script = scratch.join("reads.lua");
         std::fs::write(&script, SCRIPT)?;
-        let paths = ["/api/v1/utxos/{tx}/{index}", "/api/v1/txs/{tx}", "/api/v1/status"];
+        let paths = ["/api/v1/utxos/{txid}/{vout}", "/api/v1/txs/{txid}", "/api/v1/status"];
         let mut alone = Times::default();
         let mut loaded = paths.map(|path| (path, Times::default(), Vec::new()));
         // Caches and threads come to life in the first round, which does not count.
@@ -175,7 +175,7 @@ impl Serve {
             blocks: after.chain.apply.count - before.chain.apply.count,
             txs_per_block: self.txs,
             blocks_per_second: self.speed,
-            records_pruned: after.prune.deleted - before.prune.deleted,
+            records_pruned: after.prune.totals.deleted - before.prune.totals.deleted,
             memory_bytes: after.process.resident_bytes.unwrap_or_default(),
             memory_grown_alone_bytes: grown_alone,
             memory_grown_loaded_bytes: grown_loaded,
@@ -321,8 +321,12 @@ impl Measured {
         let keys = script.with_file_name("paths");
         let mut file = std::io::BufWriter::new(std::fs::File::create(&keys)?);
         for outpoint in self.unspent().await? {
-            let tx = outpoint.txid.to_string();
-            writeln!(file, "{}", path.replace("{tx}", &tx).replace("{index}", &outpoint.vout.to_string()))?;
+            let txid = outpoint.txid.to_string();
+            writeln!(
+                file,
+                "{}",
+                path.replace("{txid}", &txid).replace("{vout}", &outpoint.vout.to_string())
+            )?;
         }
         file.flush()?;
         let address = self.serving.http.context("HTTP is not served")?;

@@ -268,7 +268,7 @@ impl World {
 
     async fn end(mut self) -> Summary {
         let report = self.serving.node.sample().await;
-        self.summary.pruned_records = report.prune.deleted;
+        self.summary.pruned_records = report.prune.totals.deleted;
         self.summary.disk_bytes = report.disk.total_bytes;
         self.summary.disk_bytes_without_pruning = report.disk.without_pruning_bytes;
         self.serving.end().await;
@@ -282,11 +282,11 @@ fn words(report: &StatusReport) -> String {
     format!(
         "block {}   {} records   {} pruned   disk {:.1} MiB, without pruning {:.1} MiB   {}",
         report.chain.applied.as_ref().map_or(0, |block| block.height),
-        report.records.transactions,
-        report.prune.deleted,
+        report.counts.records,
+        report.prune.totals.deleted,
         mib(report.disk.total_bytes),
         mib(report.disk.without_pruning_bytes),
-        report.prune.words
+        report.prune.state
     )
 }
 

@@ -55,7 +55,7 @@ impl chain_server::Chain for ChainService {
         let figures = self.chain.figures();
         Ok(Response::new(GetChainStatusResponse {
             state: ChainState::from(self.chain.events().state()).into(),
-            last_applied: last.map(Into::into),
+            applied: last.map(Into::into),
             rollback_floor: known(floor),
             queued: figures.queued as u64,
             fed: matches!(self.feed, Feed::Open),

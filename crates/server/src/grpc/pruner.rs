@@ -55,7 +55,6 @@ fn refused(error: PrunerError) -> Status {
 pub(super) fn hold_refused(error: HoldError) -> Status {
     match error {
         HoldError::Store(error) => store_status(&error),
-        HoldError::Invalid { field: "expires", problem } => BadField::new(problem).named("expires_at"),
         HoldError::Invalid { field, problem } => BadField::new(problem).named(field),
         HoldError::Reserved { .. } => BadField::new(error.to_string()).named("name"),
         HoldError::NotFound { .. } => Status::not_found(error.to_string()),
@@ -162,18 +161,18 @@ impl Pruner for PrunerService {
     }
 
     async fn set_hold(&self, request: Request<SetHoldRequest>) -> Answer<SetHoldResponse> {
-        let SetHoldRequest { name, owner, keep_from, expires_at, reason } = request.into_inner();
+        let SetHoldRequest { name, owner, keep_from, expires, reason } = request.into_inner();
         let keep_from = keep_from.map(Height);
-        let hold = sapwood_rules::Hold { name: name.clone(), owner, keep_from, expires: expires_at, reason };
+        let hold = sapwood_rules::Hold { name: name.clone(), owner, keep_from, expires, reason };
         self.pruner.holds().set(hold).await.map_err(hold_refused)?;
         Ok(Response::new(SetHoldResponse { hold: self.hold(&name).await? }))
     }
 
     async fn renew_hold(&self, request: Request<RenewHoldRequest>) -> Answer<RenewHoldResponse> {
-        let RenewHoldRequest { name, keep_from, expires_at } = request.into_inner();
+        let RenewHoldRequest { name, keep_from, expires } = request.into_inner();
         let before = self.pruner.holds().get(&name);
-        let (from, expires) = before.map_or((None, None), |hold| (hold.keep_from, hold.expires));
-        let (from, expires) = (keep_from.map(Height).or(from), expires_at.or(expires));
+        let (from, until) = before.map_or((None, None), |hold| (hold.keep_from, hold.expires));
+        let (from, expires) = (keep_from.map(Height).or(from), expires.or(until));
         self.pruner.holds().renew(&name, from, expires).await.map_err(hold_refused)?;
         Ok(Response::new(RenewHoldResponse { hold: self.hold(&name).await? }))
     }

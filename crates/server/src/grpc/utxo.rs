@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{
     GrpcLimits,
     convert::{AsProblem, chain_problem, known, precondition, store_status, txids},
-    field::{Checked, InField, hash, height, required},
+    field::{BadField, Checked, InField, hash, height, required},
     proto::{self, utxo_server::Utxo, *},
 };
 
@@ -68,8 +68,9 @@ fn batch<E: AsProblem + ItemError>(total: usize, result: BatchResult<(), E>) -> 
     Ok(Response::new(BatchResponse { succeeded: (total - failed.len()) as u32, failed }))
 }
 
-fn cursor(after: Option<bytes::Bytes>) -> Option<Cursor> {
-    after.map(Cursor)
+/// The cursor of the next page, as it goes out.
+fn next(cursor: Option<Cursor>) -> Option<bytes::Bytes> {
+    cursor.map(|cursor| cursor.0)
 }
 
 fn owner(owner: Option<list_by_address_request::Owner>) -> Checked<(AddressKind, AddressHash)> {
@@ -120,34 +121,38 @@ impl Utxo for UtxoService {
         &self,
         request: Request<ListOldUnminedRequest>,
     ) -> Answer<ListOldUnminedResponse> {
-        let ListOldUnminedRequest { cutoff, after, limit } = request.into_inner();
+        let ListOldUnminedRequest { cutoff, cursor, limit } = request.into_inner();
         let (cutoff, limit) = (height(cutoff, "cutoff")?, self.limits.page(limit)?);
         let page = self
             .store
-            .old_unmined(cutoff, cursor(after), limit)
+            .old_unmined(cutoff, cursor.map(Cursor), limit)
             .await
             .map_err(|error| store_status(&error))?;
-        let next = page.next.map(|cursor| cursor.0);
-        self.answer(ListOldUnminedResponse { txids: txids(&page.items), next })
+        self.answer(ListOldUnminedResponse { txids: txids(&page.items), cursor: next(page.next) })
     }
 
     async fn list_unmined(&self, request: Request<ListUnminedRequest>) -> Answer<ListUnminedResponse> {
-        let ListUnminedRequest { after, limit } = request.into_inner();
+        let ListUnminedRequest { cursor, limit } = request.into_inner();
         let limit = self.limits.page(limit)?;
-        let page = self.store.unmined(cursor(after), limit).await.map_err(|error| store_status(&error))?;
+        let page =
+            self.store.unmined(cursor.map(Cursor), limit).await.map_err(|error| store_status(&error))?;
         let transactions = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListUnminedResponse { transactions, next: page.next.map(|cursor| cursor.0) })
+        self.answer(ListUnminedResponse { transactions, cursor: next(page.next) })
     }
 
     async fn list_by_address(&self, request: Request<ListByAddressRequest>) -> Answer<ListByAddressResponse> {
         let request = request.into_inner();
         let (kind, hash) = owner(request.owner)?;
-        let order = if request.newest_first { Order::Descending } else { Order::Ascending };
-        let (after, limit) = (cursor(request.after), self.limits.page(request.limit)?);
+        let order = match proto::Order::try_from(request.order) {
+            Ok(proto::Order::Unspecified | proto::Order::Asc) => Order::Ascending,
+            Ok(proto::Order::Desc) => Order::Descending,
+            Err(_) => return Err(BadField::new("is not an order").named("order")),
+        };
+        let (after, limit) = (request.cursor.map(Cursor), self.limits.page(request.limit)?);
         let query = AddressQuery { kind, hash, order, after, limit };
         let page = self.store.by_address(query).await.map_err(|error| store_status(&error))?;
         let outputs = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListByAddressResponse { outputs, next: page.next.map(|cursor| cursor.0) })
+        self.answer(ListByAddressResponse { outputs, cursor: next(page.next) })
     }
 
     async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {
@@ -166,11 +171,11 @@ impl Utxo for UtxoService {
         Ok(Response::new(GetUtxoSetResponse { set: Some(set) }))
     }
 
-    async fn get_last_applied(&self, _: Request<GetLastAppliedRequest>) -> Answer<GetLastAppliedResponse> {
-        let block = self.store.last_applied().await.map_err(|error| store_status(&error))?;
+    async fn get_applied(&self, _: Request<GetAppliedRequest>) -> Answer<GetAppliedResponse> {
+        let applied = self.store.last_applied().await.map_err(|error| store_status(&error))?;
         let floor = self.store.rollback_floor().await.map_err(|error| store_status(&error))?;
-        let (block, rollback_floor) = (block.map(Into::into), known(floor));
-        Ok(Response::new(GetLastAppliedResponse { block, rollback_floor }))
+        let (applied, rollback_floor) = (applied.map(Into::into), known(floor));
+        Ok(Response::new(GetAppliedResponse { applied, rollback_floor }))
     }
 
     async fn create(&self, request: Request<CreateRequest>) -> Answer<BatchResponse> {

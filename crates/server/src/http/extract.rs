@@ -78,29 +78,29 @@ impl FromRequestParts<Service> for Admin {
 
 /// The id of a transaction.
 pub(crate) fn txid(text: &str) -> Result<TxId, Problem> {
-    text.parse().map_err(|error| Problem::bad_request(format!("tx: {error}")))
+    text.parse().map_err(|error| Problem::bad_request(format!("txid: {error}")))
 }
 
 /// The number of an output.
-pub(crate) fn index(text: &str) -> Result<u32, Problem> {
+pub(crate) fn vout(text: &str) -> Result<u32, Problem> {
     // The number of an output as a chain writes it: digits only.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { text.parse().ok() } else { None };
-    number.ok_or_else(|| Problem::bad_request("index: it is a whole number from 0 to 4294967295"))
+    number.ok_or_else(|| Problem::bad_request("vout: it is a whole number from 0 to 4294967295"))
 }
 
 /// An output, written as its transaction's id, a colon and its number.
 pub(crate) fn outpoint(text: &str) -> Result<OutPoint, Problem> {
-    let form = || Problem::bad_request("spends: an output is written as TXID:INDEX");
+    let form = || Problem::bad_request("spends: an output is written as TXID:VOUT");
     let (tx, number) = text.split_once(':').ok_or_else(form)?;
-    Ok(OutPoint::new(txid(tx)?, index(number)?))
+    Ok(OutPoint::new(txid(tx)?, vout(number)?))
 }
 
 /// How many entries of a list are asked for.
-pub(crate) fn count(asked: Option<u64>, usual: u64, most: u64) -> Result<u64, Problem> {
+pub(crate) fn limit(asked: Option<u64>, usual: u64, most: u64) -> Result<u64, Problem> {
     match asked.unwrap_or(usual) {
-        count if (1..=most).contains(&count) => Ok(count),
-        count => Err(Problem::not_allowed_value(format!("count: it is {count}; ask for 1 to {most}"))),
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        limit => Err(Problem::not_allowed_value(format!("limit: it is {limit}; ask for 1 to {most}"))),
     }
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn cursor(text: Option<&str>) -> Result<Option<sapwood_store::Cursor>
     const LONGEST: usize = 512;
     let Some(text) = text else { return Ok(None) };
     if text.is_empty() || text.len() > LONGEST {
-        return Err(Problem::bad_request("after: it is the `next` of the page before, unchanged"));
+        return Err(Problem::bad_request("cursor: it is the `cursor` of the page before, unchanged"));
     }
-    let bytes = bytes_of_hex(text).map_err(|error| Problem::bad_request(format!("after: {error}")))?;
+    let bytes = bytes_of_hex(text).map_err(|error| Problem::bad_request(format!("cursor: {error}")))?;
     Ok(Some(sapwood_store::Cursor(bytes)))
 }

@@ -1,6 +1,6 @@
 //! HTTP: REST, metrics, health and the status page.
 //!
-//! - [`router`] puts it together. [`problem`]: errors. `extract`: what comes in. [`views`]: what goes out.
+//! - [`router`] puts it together. [`problem`]: errors. `extract`: what comes in. [`crate::views`]: what goes out.
 //! - `state`: status, history, engine, health, metrics. `reads`: what is stored. `prune`: the pruner and holds.
 //!   `events`: what happens, as it happens. `page`: the files of the pages. [`openapi`]: the description of all of it.
 //!
@@ -16,7 +16,6 @@ pub mod problem;
 mod prune;
 mod reads;
 mod state;
-pub mod views;
 
 use std::{
     sync::Arc,
@@ -112,11 +111,11 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         .route("/api/v1/status/engine", get(state::engine))
         .route("/api/v1/history", get(state::history))
         .route("/api/v1/access", get(state::access))
-        .route("/api/v1/utxos/{tx}/{index}", get(reads::utxo))
+        .route("/api/v1/utxos/{txid}/{vout}", get(reads::utxo))
         .route("/api/v1/addresses/{address}/utxos", get(reads::address))
         .route("/api/v1/credentials/{credential}/utxos", get(reads::credential))
-        .route("/api/v1/txs/{tx}", get(reads::tx))
-        .route("/api/v1/txs/{tx}/explain", get(reads::explain))
+        .route("/api/v1/txs/{txid}", get(reads::tx))
+        .route("/api/v1/txs/{txid}/explain", get(reads::explain))
         .route("/api/v1/prune", get(prune::status).post(prune::prune_now))
         .route("/api/v1/prune/plan", get(prune::plan))
         .route("/api/v1/prune/jobs", get(prune::jobs))

@@ -8,13 +8,13 @@ use axum::{
 };
 use sapwood_pruner::{HoldError, PrunerError};
 use sapwood_store::StoreError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::Refusal;
 
 /// What went wrong (RFC 9457).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// What kind of problem it is: `urn:sapwood:problem:` and a short fixed name.
     #[serde(rename = "type")]

@@ -1,7 +1,5 @@
 //! The pruner: what it does, what it would do, and telling it what to do.
 
-use std::collections::BTreeMap;
-
 use axum::{Json, extract::State, http::StatusCode};
 use sapwood_pruner::JobId;
 use sapwood_rules::{Hold, Policy, PolicyChange};
@@ -14,7 +12,7 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::status::{HoldReport, JobReport, PolicyReport, PruneReport};
+use crate::views::{HoldReport, JobReport, PlanReport, PolicyReport, PruneReport};
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -64,32 +62,7 @@ pub(crate) struct PlanParams {
     height: Option<u32>,
     /// Look at no more due records than this.
     #[param(minimum = 1, maximum = 1000000, default = 100000)]
-    count: Option<u64>,
-}
-
-/// What a job would do now.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PlanReport {
-    /// The height it would work at. Nothing before the first block.
-    height: Option<u32>,
-    /// Up to which height deletion is safe. Nothing: nothing may go.
-    safe_height: Option<u32>,
-    /// The hold that decides it.
-    decided_by: Option<String>,
-    /// Why a job would not delete anything now, if so.
-    blocked: Option<String>,
-    /// Due records looked at.
-    looked_at: u64,
-    /// Records it would delete.
-    records: u64,
-    /// Bytes of those records.
-    bytes: u64,
-    /// External bodies it would delete.
-    bodies: u64,
-    /// Records that are due by age and would be kept, by reason.
-    kept: BTreeMap<String, u64>,
-    /// Whether everything was looked at.
-    complete: bool,
+    limit: Option<u64>,
 }
 
 /// What would a job delete now?
@@ -105,7 +78,7 @@ pub(crate) async fn plan(
 ) -> Answer<PlanReport> {
     const USUAL: u64 = 100_000;
     const MOST: u64 = 1_000_000;
-    let count = extract::count(query.count, USUAL, MOST)?;
+    let limit = extract::limit(query.limit, USUAL, MOST)?;
     let height = query.height.map(Height);
     if height == Some(Height::GENESIS) {
         return Err(Problem::not_allowed_value("height: it is 0; give at least 1, or none"));
@@ -114,19 +87,8 @@ pub(crate) async fn plan(
     let turn = service.planning.try_acquire();
     let _turn =
         turn.map_err(|_| Problem::unavailable("another plan is being made: ask again when it is done"))?;
-    let plan = service.node.pruner().plan(height, count).await?;
-    Ok(Json(PlanReport {
-        height: plan.height.map(|height| height.0),
-        safe_height: plan.safe_height.map(|height| height.0),
-        decided_by: plan.decided_by,
-        blocked: plan.blocked.map(|reason| reason.to_string()),
-        looked_at: plan.looked_at,
-        records: plan.records,
-        bytes: plan.bytes,
-        bodies: plan.bodies,
-        kept: plan.kept,
-        complete: plan.complete,
-    }))
+    let plan = service.node.pruner().plan(height, limit).await?;
+    Ok(Json(plan.into()))
 }
 
 /// How many jobs.
@@ -136,7 +98,7 @@ pub(crate) async fn plan(
 pub(crate) struct JobsParams {
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
-    count: Option<u64>,
+    limit: Option<u64>,
 }
 
 /// The newest jobs, the newest first
@@ -148,8 +110,8 @@ pub(crate) async fn jobs(
     State(service): State<Service>,
     Query(query): Query<JobsParams>,
 ) -> Answer<Vec<JobReport>> {
-    let count = extract::count(query.count, 100, 1000)? as usize;
-    Ok(Json(service.node.pruner().jobs(count).iter().map(JobReport::new).collect()))
+    let limit = extract::limit(query.limit, 100, 1000)? as usize;
+    Ok(Json(service.node.pruner().jobs(limit).iter().map(JobReport::new).collect()))
 }
 
 /// One job

@@ -4,21 +4,23 @@ use axum::{Json, extract::State};
 use sapwood_rules::SpendStatus;
 use sapwood_store::{AddressKind, AddressQuery, Order};
 use sapwood_types::{AddressHash, Height, OutPoint, Slot, TxId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Problem, Service,
     extract::{self, Path, Query},
     problem::ReadProblems,
-    views::{TxView, UtxoPage, UtxoView},
 };
-use crate::address::hex;
+use crate::{
+    address::hex,
+    views::{ExplanationView, TxView, UtxoPage, UtxoView},
+};
 
 /// How many outputs a page has unless asked otherwise.
-const USUAL_COUNT: u64 = 100;
+const USUAL_LIMIT: u64 = 100;
 /// How many outputs a page has at most.
-const MOST_COUNT: u64 = 1000;
+const MOST_LIMIT: u64 = 1000;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -27,7 +29,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Spends {
-    /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
+    /// An output that the transaction spends, as TXID:VOUT. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
     #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
     spends: Option<String>,
@@ -41,7 +43,7 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
     let Some(spends) = spends else {
         return Ok(Problem::not_found(format!(
             "transaction {txid} is not stored: it was never seen, was forgotten, or was pruned. Whoever knows an output that it \
-             spends can ask with ?spends=TXID:INDEX"
+             spends can ask with ?spends=TXID:VOUT"
         )));
     };
     let outpoint = extract::outpoint(spends)?;
@@ -72,10 +74,10 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
 ///
 /// Spent or not, as long as its transaction is stored.
 #[utoipa::path(
-    get, path = "/api/v1/utxos/{tx}/{index}", tag = "Read",
+    get, path = "/api/v1/utxos/{txid}/{vout}", tag = "Read",
     params(
-        ("tx" = String, Path, description = "The id of its transaction", pattern = "^[0-9a-fA-F]{64}$"),
-        ("index" = u32, Path, description = "Its number", maximum = 4294967295u64),
+        ("txid" = String, Path, description = "The id of its transaction", pattern = "^[0-9a-fA-F]{64}$"),
+        ("vout" = u32, Path, description = "Its number", maximum = 4294967295u64),
         Spends,
     ),
     responses(
@@ -87,10 +89,10 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
 )]
 pub(crate) async fn utxo(
     State(service): State<Service>,
-    Path((tx, index)): Path<(String, String)>,
+    Path((txid, vout)): Path<(String, String)>,
     Query(query): Query<Spends>,
 ) -> Answer<UtxoView> {
-    let outpoint = OutPoint::new(extract::txid(&tx)?, extract::index(&index)?);
+    let outpoint = OutPoint::new(extract::txid(&txid)?, extract::vout(&vout)?);
     let store = service.node.store();
     if let Some(utxo) = store.outputs(vec![outpoint]).await?.pop().flatten() {
         return Ok(Json(UtxoView::new(&utxo, service.kind())));
@@ -101,7 +103,7 @@ pub(crate) async fn utxo(
         return Err(Problem::not_found(detail));
     }
     if let Some(record) = store.get(outpoint.txid).await? {
-        let detail = format!("transaction {tx} has {} outputs, counted from 0", record.head.output_count);
+        let detail = format!("transaction {txid} has {} outputs, counted from 0", record.head.output_count);
         return Err(Problem::not_found(detail));
     }
     Err(absent(&service, outpoint.txid, query.spends.as_deref()).await?)
@@ -125,13 +127,13 @@ pub(crate) enum OrderParam {
 pub(crate) struct PageParams {
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
-    count: Option<u64>,
+    limit: Option<u64>,
     /// By the height at which their records were made: `asc` unless asked otherwise.
     #[param(inline)]
     order: Option<OrderParam>,
-    /// The `next` of the page before. It goes with the same order.
+    /// The `cursor` of the page before. It goes with the same order.
     #[param(pattern = "^([0-9a-fA-F]{2}){1,256}$")]
-    after: Option<String>,
+    cursor: Option<String>,
 }
 
 async fn page(
@@ -151,8 +153,8 @@ async fn page(
         );
         return Err(Problem::not_indexed(detail));
     }
-    let limit = extract::count(query.count, USUAL_COUNT, MOST_COUNT)? as usize;
-    let after = extract::cursor(query.after.as_deref())?;
+    let limit = extract::limit(query.limit, USUAL_LIMIT, MOST_LIMIT)? as usize;
+    let after = extract::cursor(query.cursor.as_deref())?;
     let order = match query.order.unwrap_or_default() {
         OrderParam::Asc => Order::Ascending,
         OrderParam::Desc => Order::Descending,
@@ -160,7 +162,7 @@ async fn page(
     let page = service.node.store().by_address(AddressQuery { kind, hash, order, after, limit }).await?;
     Ok(Json(UtxoPage {
         items: page.items.iter().map(|utxo| UtxoView::new(utxo, service.kind())).collect(),
-        next: page.next.map(|cursor| hex(&cursor.0)),
+        cursor: page.next.map(|cursor| hex(&cursor.0)),
     }))
 }
 
@@ -214,7 +216,7 @@ pub(crate) async fn credential(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TxParams {
-    /// An output that the transaction spends, as TXID:INDEX. If the transaction is not stored, the slot of this output may remember
+    /// An output that the transaction spends, as TXID:VOUT. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
     #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
     spends: Option<String>,
@@ -223,13 +225,13 @@ pub(crate) struct TxParams {
     from: Option<u32>,
     /// How many outputs to show.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
-    count: Option<u64>,
+    limit: Option<u64>,
 }
 
 /// One transaction
 #[utoipa::path(
-    get, path = "/api/v1/txs/{tx}", tag = "Read",
-    params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), TxParams),
+    get, path = "/api/v1/txs/{txid}", tag = "Read",
+    params(("txid" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), TxParams),
     responses(
         (status = 200, description = "The transaction", body = TxView),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
@@ -239,57 +241,21 @@ pub(crate) struct TxParams {
 )]
 pub(crate) async fn tx(
     State(service): State<Service>,
-    Path(tx): Path<String>,
+    Path(txid): Path<String>,
     Query(query): Query<TxParams>,
 ) -> Answer<TxView> {
-    let txid = extract::txid(&tx)?;
-    let count = extract::count(query.count, MOST_COUNT, MOST_COUNT)? as usize;
+    let txid = extract::txid(&txid)?;
+    let limit = extract::limit(query.limit, MOST_LIMIT, MOST_LIMIT)? as usize;
     match service.node.store().get(txid).await? {
-        Some(record) => Ok(Json(TxView::new(&record, query.from.unwrap_or(0), count, service.kind()))),
+        Some(record) => Ok(Json(TxView::new(&record, query.from.unwrap_or(0), limit, service.kind()))),
         None => Err(absent(&service, txid, query.spends.as_deref()).await?),
     }
 }
 
-/// One thing that could keep a record, and whether it does.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GuardView {
-    /// What it is about.
-    name: String,
-    /// What was asked.
-    question: String,
-    /// The answer, with its figures.
-    answer: String,
-    /// Whether this alone keeps the record.
-    keeps: bool,
-}
-
-/// Why a record is still there.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExplanationView {
-    /// Which transaction.
-    tx: String,
-    /// Its state in words.
-    state: String,
-    /// Whether a job now would delete it.
-    may_go: bool,
-    /// The verdict in words.
-    verdict: String,
-    /// The short fixed name of what keeps it. Nothing if it may go.
-    reason: Option<String>,
-    /// Each guard, also those that let go.
-    guards: Vec<GuardView>,
-    /// The earliest height at which it could go if nothing changes but the height.
-    earliest: Option<u32>,
-    /// What has to happen first, if the height alone does not make it go.
-    needs: Option<String>,
-    /// Why no record at all is deleted now, if so.
-    blocked: Option<String>,
-}
-
 /// Why is this transaction still there?
 #[utoipa::path(
-    get, path = "/api/v1/txs/{tx}/explain", tag = "Read",
-    params(("tx" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), Spends),
+    get, path = "/api/v1/txs/{txid}/explain", tag = "Read",
+    params(("txid" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), Spends),
     responses(
         (status = 200, description = "Every guard, and the verdict", body = ExplanationView),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
@@ -299,29 +265,13 @@ pub(crate) struct ExplanationView {
 )]
 pub(crate) async fn explain(
     State(service): State<Service>,
-    Path(tx): Path<String>,
+    Path(txid): Path<String>,
     Query(query): Query<Spends>,
 ) -> Answer<ExplanationView> {
-    let txid = extract::txid(&tx)?;
+    let txid = extract::txid(&txid)?;
     let explanation = service.node.pruner().explain(txid).await?;
     if !explanation.stored {
         return Err(absent(&service, txid, query.spends.as_deref()).await?);
     }
-    let guard = |guard: sapwood_pruner::Guard| GuardView {
-        name: guard.name.into(),
-        question: guard.question.into(),
-        answer: guard.answer,
-        keeps: guard.keeps,
-    };
-    Ok(Json(ExplanationView {
-        tx: txid.to_string(),
-        state: explanation.state,
-        may_go: explanation.may_go,
-        verdict: explanation.verdict,
-        reason: explanation.reason.map(str::to_owned),
-        guards: explanation.guards.into_iter().map(guard).collect(),
-        earliest: explanation.earliest.map(|height| height.0),
-        needs: explanation.needs,
-        blocked: explanation.blocked.map(|reason| reason.to_string()),
-    }))
+    Ok(Json(explanation.into()))
 }

@@ -33,12 +33,12 @@ pub(crate) struct EngineParams {
 }
 
 /// What the engine tells about one part.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EngineView {
     /// Which part (column family).
     part: String,
-    /// Its figures by name.
-    figures: std::collections::BTreeMap<String, u64>,
+    /// Its stats by name.
+    stats: std::collections::BTreeMap<String, u64>,
     /// The engine's own report, for people.
     text: String,
 }
@@ -57,7 +57,7 @@ pub(crate) async fn engine(
     let stats = service.node.store().engine_stats(query.cf).await?;
     let view = |stats: sapwood_store::EngineStats| EngineView {
         part: stats.part,
-        figures: stats.figures,
+        stats: stats.figures,
         text: stats.text,
     };
     Ok(Json(stats.into_iter().map(view).collect()))

@@ -115,7 +115,7 @@ pub const OURS: &[Metric] = &[
         |r| labelled(STATES.into_iter().map(|state| (state, f64::from(u8::from(state == r.chain.state))))),
     ),
     metric("sapwood_tip_height", Gauge, &[], "Height of the last block the source has", |r| {
-        height(r.chain.tip)
+        height(r.chain.tip.as_ref().map(|block| block.height))
     }),
     metric("sapwood_applied_height", Gauge, &[], "Height of the last applied block", |r| {
         height(r.chain.applied.as_ref().map(|block| block.height))
@@ -177,14 +177,14 @@ pub const OURS: &[Metric] = &[
         "Transactions applied a second, over the last ten seconds",
         |r| one(r.chain.transactions_per_second),
     ),
-    metric("sapwood_records", Gauge, &[], "Stored transactions", |r| count(r.records.transactions)),
-    metric("sapwood_unspent_outputs", Gauge, &[], "Outputs that are not spent", |r| count(r.records.unspent)),
+    metric("sapwood_records", Gauge, &[], "Stored transactions", |r| count(r.counts.records)),
+    metric("sapwood_unspent_outputs", Gauge, &[], "Outputs that are not spent", |r| count(r.counts.unspent)),
     metric(
         "sapwood_unmined_records",
         Gauge,
         &[],
         "Stored transactions that are not mined on the longest chain",
-        |r| count(r.records.unmined),
+        |r| count(r.counts.unmined),
     ),
     metric("sapwood_disk_bytes", Gauge, &["part"], "Bytes on disk, by part of the store", |r| {
         labelled(r.disk.parts.iter().map(|part| (part.part.as_str(), part.bytes as f64)))
@@ -206,12 +206,6 @@ pub const OURS: &[Metric] = &[
         "Disk use above which there is an alert, if one is set",
         |r| maybe(r.disk.limit_bytes.map(|limit| limit as f64)),
     ),
-    metric("sapwood_prune_jobs_run_total", Counter, &[], "Pruning jobs that ran", |r| {
-        count(r.prune.timing.count)
-    }),
-    metric("sapwood_prune_seconds_total", Counter, &[], "Time spent in pruning jobs, pauses included", |r| {
-        one(r.prune.timing.total_seconds)
-    }),
     metric("sapwood_prune_last_seconds", Gauge, &[], "Time the last pruning job took", |r| {
         one(r.prune.timing.last_ms / 1000.0)
     }),
@@ -227,21 +221,18 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Records deleted in a second of work, lately",
-        |r| maybe(r.prune.records_per_second),
+        |r| maybe(r.prune.totals.records_per_second),
     ),
-    metric("sapwood_prune_jobs_asked_total", Counter, &[], "Pruning jobs that were asked for", |r| {
-        count(r.prune.jobs)
-    }),
     metric(
-        "sapwood_newest_job",
+        "sapwood_prune_newest_job",
         Gauge,
-        &["figure"],
-        "The figures of the newest pruning job, named as in `prune.newest_jobs` of the status",
+        &["stat"],
+        "The numbers of the newest pruning job, named as in `prune.newest_jobs` of the status",
         |r| {
             let newest = r.prune.newest_jobs.first();
-            let figures = newest.and_then(|job| serde_json::to_value(job).ok()).unwrap_or_default();
+            let numbers_of = newest.and_then(|job| serde_json::to_value(job).ok()).unwrap_or_default();
             let mut found = Vec::new();
-            numbers("", &figures, &mut found);
+            numbers("", &numbers_of, &mut found);
             found
         },
     ),
@@ -284,18 +275,18 @@ pub const OURS: &[Metric] = &[
     metric(
         "sapwood_engine",
         Gauge,
-        &["part", "figure"],
+        &["part", "stat"],
         "What the storage engine tells about a part of the store",
         |r| {
-            let figures = |part: &crate::status::report::EngineReport| -> Vec<Value> {
+            let stats = |part: &crate::status::report::EngineReport| -> Vec<Value> {
                 let value =
                     |(name, value): (&String, &u64)| (vec![part.part.clone(), name.clone()], *value as f64);
-                part.figures.iter().map(value).collect()
+                part.stats.iter().map(value).collect()
             };
-            r.engine.iter().flat_map(figures).collect()
+            r.engine.iter().flat_map(stats).collect()
         },
     ),
-    metric("process_resident_memory_bytes", Gauge, &[], "Memory in use", |r| {
+    metric("sapwood_resident_memory_bytes", Gauge, &[], "Memory in use", |r| {
         maybe(r.process.resident_bytes.map(|bytes| bytes as f64))
     }),
 ];

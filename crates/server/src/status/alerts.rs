@@ -1,13 +1,13 @@
 //! What somebody should look at, and whether the node is ready. Pure: everything follows from the report.
 
 use sapwood_chain::ChainState;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::report::StatusReport;
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertLevel {
     /// The node does not do its work.
@@ -17,7 +17,7 @@ pub enum AlertLevel {
 }
 
 /// Something that somebody should look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Alert {
     /// How bad it is.
     pub level: AlertLevel,
@@ -29,7 +29,7 @@ pub struct Alert {
 
 /// The name of every alert there is.
 pub const NAMES: [&str; 12] = [
-    "figures_unreadable",
+    "status_incomplete",
     "store_refuses_writes",
     "engine_errors",
     "chain_stopped",
@@ -44,7 +44,7 @@ pub const NAMES: [&str; 12] = [
 ];
 
 /// Whether the node is ready to be used.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Readiness {
     /// Whether it is.
     pub ready: bool,
@@ -84,13 +84,13 @@ pub(crate) fn alerts(
     let mut found = Vec::new();
     let mut alert = |level, name: &str, text: String| found.push(Alert { level, name: name.into(), text });
     for problem in unreadable {
-        alert(Critical, "figures_unreadable", format!("some figures are missing: {problem}"));
+        alert(Critical, "status_incomplete", format!("the status could not be read in full: {problem}"));
     }
     if let Some(error) = refuses_writes {
         alert(Critical, "store_refuses_writes", error.to_owned());
     }
     for part in &report.engine {
-        if let Some(errors) = part.figures.get("background_errors").filter(|errors| **errors > 0) {
+        if let Some(errors) = part.stats.get("background_errors").filter(|errors| **errors > 0) {
             let text = format!(
                 "the engine had {errors} errors while flushing or compacting {}: check the device",
                 part.part
@@ -117,7 +117,7 @@ pub(crate) fn alerts(
     if let Some(error) = &prune.last_error {
         alert(Critical, "job_failed", format!("the last pruning job failed: {error}"));
     }
-    if let Some(count) = prune.kept_by_reason.get("child_disagrees").filter(|count| **count > 0) {
+    if let Some(count) = prune.totals.retained.get("child_disagrees").filter(|count| **count > 0) {
         let text = format!(
             "{count} times a child was not where its parent remembers it; nothing was deleted. Run `sapwood verify`"
         );
@@ -141,7 +141,7 @@ pub(crate) fn alerts(
     if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.retention.max(1))) {
         let text = format!(
             "what is due has waited for up to {lag} blocks, more than the retention: {}",
-            prune.words
+            prune.state
         );
         alert(Warning, "prune_behind", text);
     }
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn each_thing_that_is_wrong_has_its_alert() {
         let background_errors =
-            EngineReport { part: "tx".into(), figures: [("background_errors".to_owned(), 1)].into() };
+            EngineReport { part: "tx".into(), stats: [("background_errors".to_owned(), 1)].into() };
         let mut seen: Vec<String> = [
             names(|report| report.engine = vec![background_errors]),
             names(|report| report.chain.state = "stopped".into()),
             names(|report| report.chain.lag_blocks = Some(11)),
             names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
             names(|report| report.prune.last_error = Some("no".into())),
-            names(|report| report.prune.kept_by_reason = [("child_disagrees".to_owned(), 1)].into()),
+            names(|report| report.prune.totals.retained = [("child_disagrees".to_owned(), 1)].into()),
             names(|report| report.prune.enabled = false),
             names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
             names(|report| report.prune.holds = vec![hold("x", None, false)]),

@@ -41,7 +41,7 @@ struct Point {
 }
 
 /// What was measured over time, column by column. All columns have the same length.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryReport {
     /// When, in milliseconds since 1970, oldest first.
     pub at_ms: Vec<u64>,
@@ -108,7 +108,7 @@ impl History {
             rollback_ms: mean(1),
             prune_ms: mean(2),
             transactions_per_second: report.chain.transactions_per_second,
-            unspent: report.records.unspent,
+            unspent: report.counts.unspent,
             disk: report.disk.parts.iter().map(|part| (part.part.clone(), part.bytes)).collect(),
             disk_total: report.disk.total_bytes,
             disk_without_pruning: report.disk.without_pruning_bytes,
@@ -169,7 +169,7 @@ mod tests {
         report.chain.lag_blocks = Some(lag);
         report.chain.apply =
             TimingReport { count: applied, total_seconds: seconds, ..TimingReport::default() };
-        report.records.unspent = at_ms;
+        report.counts.unspent = at_ms;
         report
     }
 

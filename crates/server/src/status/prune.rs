@@ -13,12 +13,12 @@ use super::report::TimingReport;
 pub const JOBS_SHOWN: usize = 20;
 
 /// What the pruner does, and what keeps it from doing more.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PruneReport {
     /// Whether pruning is enabled.
     pub enabled: bool,
     /// What it is doing or waiting for, in words.
-    pub words: String,
+    pub state: String,
     /// Up to which height deletion is safe. Nothing: nothing may go.
     pub safe_height: Option<u32>,
     /// The hold that decides it. Nothing if it is the height of the chain.
@@ -35,18 +35,8 @@ pub struct PruneReport {
     pub cursor: Option<String>,
     /// How long things are kept.
     pub policy: PolicyReport,
-    /// Jobs that are over, since the start.
-    pub jobs: u64,
-    /// Records deleted since the start.
-    pub deleted: u64,
-    /// Bytes of the deleted records, as they were in the store.
-    pub bytes_freed: u64,
-    /// External bodies deleted since the start.
-    pub bodies_deleted: u64,
-    /// Times a due record was looked at and kept since the start, by reason.
-    pub kept_by_reason: BTreeMap<String, u64>,
-    /// Records deleted in a second of work, lately.
-    pub records_per_second: Option<f64>,
+    /// What all jobs since the start have done.
+    pub totals: TotalsReport,
     /// Pruning jobs that ran.
     pub timing: TimingReport,
     /// What went wrong with the last job, if it failed.
@@ -58,11 +48,12 @@ pub struct PruneReport {
 }
 
 impl PruneReport {
-    pub(crate) fn new(status: PrunerStatus, policy: Policy, jobs: &[Job], timing: TimingReport) -> Self {
+    /// What the pruner said, with its newest jobs and how long they took.
+    pub fn new(status: PrunerStatus, policy: Policy, jobs: &[Job], timing: TimingReport) -> Self {
         let last_error = status.last_job.as_ref().and_then(|job| job.error.clone());
         Self {
             enabled: status.enabled,
-            words: status.state,
+            state: status.state,
             safe_height: status.safe_height.map(|height| height.0),
             decided_by: status.decided_by,
             backlog_records: status.backlog.records,
@@ -71,18 +62,37 @@ impl PruneReport {
             catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
             cursor: status.cursor,
             policy: policy.into(),
-            jobs: status.totals.jobs,
-            deleted: status.totals.deleted,
-            bytes_freed: status.totals.bytes_freed,
-            bodies_deleted: status.totals.bodies_deleted,
-            kept_by_reason: status.totals.kept,
-            records_per_second: status.totals.records_per_second,
+            totals: TotalsReport {
+                jobs: status.totals.jobs,
+                deleted: status.totals.deleted,
+                bytes_freed: status.totals.bytes_freed,
+                bodies_deleted: status.totals.bodies_deleted,
+                retained: status.totals.kept,
+                records_per_second: status.totals.records_per_second,
+            },
             timing,
             last_error,
             holds: status.holds.iter().map(HoldReport::new).collect(),
             newest_jobs: jobs.iter().take(JOBS_SHOWN).map(JobReport::new).collect(),
         }
     }
+}
+
+/// What all jobs since the start have done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TotalsReport {
+    /// Jobs that are over.
+    pub jobs: u64,
+    /// Records deleted.
+    pub deleted: u64,
+    /// Bytes of the deleted records, as they were in the store.
+    pub bytes_freed: u64,
+    /// External bodies deleted.
+    pub bodies_deleted: u64,
+    /// Times a due record was looked at and retained, by reason.
+    pub retained: BTreeMap<String, u64>,
+    /// Records deleted in a second of work, lately. `None` before the first one.
+    pub records_per_second: Option<f64>,
 }
 
 /// How long things are kept, in blocks.
@@ -153,7 +163,7 @@ impl From<PolicyReport> for Policy {
 }
 
 /// A hold and what it does at the moment.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HoldReport {
     /// Its name.
     pub name: String,
@@ -177,7 +187,8 @@ pub struct HoldReport {
 }
 
 impl HoldReport {
-    pub(crate) fn new(hold: &HoldView) -> Self {
+    /// A hold as the pruner tells it.
+    pub fn new(hold: &HoldView) -> Self {
         Self {
             name: hold.name.clone(),
             kind: kind(hold.kind).into(),
@@ -204,7 +215,7 @@ fn kind(kind: HoldKind) -> &'static str {
 }
 
 /// One pruning job.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobReport {
     /// Which.
     pub id: u64,
@@ -241,7 +252,7 @@ pub struct JobReport {
 }
 
 /// What a job counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobCountsReport {
     /// Parents of old unmined transactions whose preservation was set or renewed.
     pub parents_preserved: u64,
@@ -251,10 +262,10 @@ pub struct JobCountsReport {
     pub looked_at: u64,
     /// Records deleted.
     pub deleted: u64,
-    /// Records that were gone already.
-    pub gone: u64,
-    /// Records kept, by reason.
-    pub kept: BTreeMap<String, u64>,
+    /// Records that were not found any more.
+    pub not_found: u64,
+    /// Records retained, by reason.
+    pub retained: BTreeMap<String, u64>,
     /// External bodies deleted.
     pub bodies_deleted: u64,
     /// Bytes of the deleted records.
@@ -264,7 +275,7 @@ pub struct JobCountsReport {
 }
 
 /// How long each part of a job took, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobSecondsReport {
     /// Preserving parents.
     pub preserve_parents: f64,
@@ -285,7 +296,8 @@ pub(crate) fn job_duration(durations: &JobDurations) -> std::time::Duration {
 }
 
 impl JobReport {
-    pub(crate) fn new(job: &Job) -> Self {
+    /// A job as the pruner tells it.
+    pub fn new(job: &Job) -> Self {
         let JobCounts {
             parents_preserved,
             preservations_expired,
@@ -311,8 +323,8 @@ impl JobReport {
                 preservations_expired,
                 looked_at,
                 deleted,
-                gone,
-                kept,
+                not_found: gone,
+                retained: kept,
                 bodies_deleted,
                 bytes_freed,
                 undo_dropped,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sapwood_chain::TimingSummary;
 use sapwood_types::BlockMark;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Everything that is known about a node at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
     /// When it was measured, in milliseconds since 1970.
     pub at_ms: u64,
@@ -22,7 +22,7 @@ pub struct StatusReport {
     /// How far the chain is.
     pub chain: ChainReport,
     /// How much is stored.
-    pub records: RecordsReport,
+    pub counts: CountsReport,
     /// What it takes on disk.
     pub disk: DiskReport,
     /// What the pruner does, and what keeps it from doing more.
@@ -38,7 +38,7 @@ pub struct StatusReport {
 }
 
 /// Which node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeReport {
     /// What it is called.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct NodeReport {
 }
 
 /// A block.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockReport {
     /// Its height.
     pub height: u32,
@@ -70,7 +70,7 @@ impl BlockReport {
 }
 
 /// How long one kind of work takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TimingReport {
     /// How often it was done since the start.
     pub count: u64,
@@ -92,12 +92,12 @@ impl From<TimingSummary> for TimingReport {
 }
 
 /// How far the chain is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChainReport {
     /// Whether it is being followed: `resetting`, `catching_up`, `running`, `reorganising` or `stopped`.
     pub state: String,
-    /// The height of the last block the source has. Nothing if there is no source, or it has no block.
-    pub tip: Option<u32>,
+    /// The last block the source has. `None` if there is no source, or it has no block.
+    pub tip: Option<BlockReport>,
     /// The last applied block.
     pub applied: Option<BlockReport>,
     /// Blocks the source has and that are not applied. Nothing if the tip is not known.
@@ -121,10 +121,10 @@ pub struct ChainReport {
 }
 
 /// How much is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct RecordsReport {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CountsReport {
     /// Stored transactions.
-    pub transactions: u64,
+    pub records: u64,
     /// Outputs that are not spent.
     pub unspent: u64,
     /// Stored transactions that are not mined on the longest chain.
@@ -132,7 +132,7 @@ pub struct RecordsReport {
 }
 
 /// What one part of the store takes on disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskPart {
     /// Which part. `other` is what is in the directory and belongs to no part: the write-ahead log, mostly.
     pub part: String,
@@ -141,7 +141,7 @@ pub struct DiskPart {
 }
 
 /// What the store takes on disk. Measured every five seconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskReport {
     /// All parts together.
     pub total_bytes: u64,
@@ -155,16 +155,16 @@ pub struct DiskReport {
 }
 
 /// What the storage engine tells about one part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EngineReport {
     /// Which part (column family).
     pub part: String,
-    /// Its figures by name.
-    pub figures: BTreeMap<String, u64>,
+    /// Its stats by name.
+    pub stats: BTreeMap<String, u64>,
 }
 
 /// What the process takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessReport {
     /// Memory in use. Nothing where the system does not tell.
     pub resident_bytes: Option<u64>,

@@ -15,7 +15,7 @@ use sapwood_store::EngineStats;
 use super::{
     History, StatusReport, alerts, disk,
     prune::{HoldReport, PruneReport, job_duration},
-    report::{BlockReport, ChainReport, DiskReport, EngineReport, NodeReport, RecordsReport},
+    report::{BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, NodeReport},
 };
 use crate::{metrics::Metrics, node::NodeParts};
 
@@ -118,24 +118,24 @@ impl Sampler {
         let engine = self.engine(&mut memory).await;
         problems.0.extend(engine.problems.iter().cloned());
         let mut disk = engine.disk.clone();
-        disk.without_pruning_bytes = disk.total_bytes.saturating_add(prune.bytes_freed);
+        disk.without_pruning_bytes = disk.total_bytes.saturating_add(prune.totals.bytes_freed);
         disk.limit_bytes = self.parts.disk_limit;
-        let figures =
-            |stats: &EngineStats| EngineReport { part: stats.part.clone(), figures: stats.figures.clone() };
+        let part =
+            |stats: &EngineStats| EngineReport { part: stats.part.clone(), stats: stats.figures.clone() };
         let ready_lag = self.parts.ready_lag;
         let ready = alerts::readiness(state, chain.lag_blocks, ready_lag, refuses_writes.as_deref());
         let mut report = StatusReport {
             at_ms: since_1970(SystemTime::now()).as_millis() as u64,
             node: self.node(),
             chain,
-            records: RecordsReport {
-                transactions: counts.records,
+            counts: CountsReport {
+                records: counts.records,
                 unspent: counts.unspent,
                 unmined: counts.unmined,
             },
             disk,
             prune,
-            engine: engine.stats.iter().map(figures).collect(),
+            engine: engine.stats.iter().map(part).collect(),
             process: disk::process(),
             ready,
             alerts: Vec::new(),
@@ -189,8 +189,8 @@ impl Sampler {
         let state = chain.events().state();
         let report = ChainReport {
             state: state.name().into(),
-            tip: tip.map(|tip| tip.0),
-            lag_blocks: tip.map(|tip| behind(tip.0)),
+            lag_blocks: tip.map(|tip| behind(tip.height.0)),
+            tip: tip.map(|tip| BlockReport { height: tip.height.0, hash: tip.hash.to_string() }),
             applied: applied.as_ref().map(BlockReport::of),
             catch_up_seconds: left.map(|left| left.as_secs_f64()),
             rollback_floor: floor.map(|floor| floor.0),

@@ -21,7 +21,7 @@ fn samples(text: &str) -> HashMap<String, f64> {
 const SCRAPED: &[(&str, &str, f64)] = &[
     ("/at_ms", "sapwood_sampled_at_seconds", 1000.0),
     ("/node/started_at", "sapwood_start_time_seconds", 1.0),
-    ("/chain/tip", "sapwood_tip_height", 1.0),
+    ("/chain/tip/height", "sapwood_tip_height", 1.0),
     ("/chain/applied/height", "sapwood_applied_height", 1.0),
     ("/chain/lag_blocks", "sapwood_lag_blocks", 1.0),
     ("/chain/catch_up_seconds", "sapwood_catch_up_seconds", 1.0),
@@ -40,38 +40,39 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/chain/transactions", "sapwood_transactions_applied_total", 1.0),
     ("/chain/transactions_per_second", "sapwood_transactions_per_second", 1.0),
     ("/chain/blocks_per_second", "sapwood_blocks_per_second", 1.0),
-    ("/records/transactions", "sapwood_records", 1.0),
-    ("/records/unspent", "sapwood_unspent_outputs", 1.0),
-    ("/records/unmined", "sapwood_unmined_records", 1.0),
+    ("/counts/records", "sapwood_records", 1.0),
+    ("/counts/unspent", "sapwood_unspent_outputs", 1.0),
+    ("/counts/unmined", "sapwood_unmined_records", 1.0),
     ("/disk/total_bytes", "sapwood_disk_total_bytes", 1.0),
     ("/disk/without_pruning_bytes", "sapwood_disk_without_pruning_bytes", 1.0),
     ("/disk/limit_bytes", "sapwood_disk_limit_bytes", 1.0),
     ("/disk/parts/*/bytes", "sapwood_disk_bytes{part=\"*\"}", 1.0),
-    ("/prune/safe_height", "pruner_safe_height", 1.0),
-    ("/prune/backlog_records", "pruner_due_backlog", 1.0),
-    ("/prune/lag_blocks", "pruner_lag_blocks", 1.0),
-    ("/prune/catch_up_seconds", "pruner_catch_up_seconds", 1.0),
+    ("/prune/safe_height", "sapwood_prune_safe_height", 1.0),
+    ("/prune/backlog_records", "sapwood_prune_backlog_records", 1.0),
+    ("/prune/lag_blocks", "sapwood_prune_lag_blocks", 1.0),
+    ("/prune/catch_up_seconds", "sapwood_prune_catch_up_seconds", 1.0),
     ("/prune/policy/*", "sapwood_policy_blocks{setting=\"*\"}", 1.0),
-    ("/prune/jobs", "sapwood_prune_jobs_asked_total", 1.0),
-    ("/prune/deleted", "pruner_processed_total", 1.0),
-    ("/prune/bytes_freed", "pruner_bytes_freed_total", 1.0),
-    ("/prune/bodies_deleted", "pruner_bodies_deleted_total", 1.0),
-    ("/prune/kept_by_reason/*", "pruner_kept_total{reason=\"*\"}", 1.0),
-    ("/prune/records_per_second", "sapwood_prune_records_per_second", 1.0),
-    ("/prune/timing/count", "sapwood_prune_jobs_run_total", 1.0),
-    ("/prune/timing/total_seconds", "sapwood_prune_seconds_total", 1.0),
+    ("/prune/totals/deleted", "sapwood_prune_deleted_total", 1.0),
+    ("/prune/totals/bytes_freed", "sapwood_prune_bytes_freed_total", 1.0),
+    ("/prune/totals/bodies_deleted", "sapwood_prune_bodies_deleted_total", 1.0),
+    ("/prune/totals/retained/*", "sapwood_prune_retained_total{reason=\"*\"}", 1.0),
+    ("/prune/totals/records_per_second", "sapwood_prune_records_per_second", 1.0),
     ("/prune/timing/last_ms", "sapwood_prune_last_seconds", 1000.0),
     ("/prune/timing/p50_ms", "sapwood_prune_recent_seconds{percentile=\"50\"}", 1000.0),
     ("/prune/timing/p99_ms", "sapwood_prune_recent_seconds{percentile=\"99\"}", 1000.0),
-    ("/prune/holds/*/keep_from", "pruner_hold_height{hold=\"*\"}", 1.0),
+    ("/prune/holds/*/keep_from", "sapwood_hold_keep_from{hold=\"*\"}", 1.0),
     ("/prune/holds/*/expires", "sapwood_hold_expires_seconds{hold=\"*\"}", 1.0),
     ("/prune/holds/*/unchanged_seconds", "sapwood_hold_unchanged_seconds{hold=\"*\"}", 1.0),
-    ("/engine/*/figures/*", "sapwood_engine{part=\"*\",figure=\"*\"}", 1.0),
-    ("/process/resident_bytes", "process_resident_memory_bytes", 1.0),
+    ("/engine/*/stats/*", "sapwood_engine{part=\"*\",stat=\"*\"}", 1.0),
+    ("/process/resident_bytes", "sapwood_resident_memory_bytes", 1.0),
 ];
 
 /// Texts that may be missing. What may be missing and stands neither here nor above would be a number that nobody looks at.
 const TEXTS: [&str; 7] = ["decided_by", "cursor", "last_error", "stopped_early", "error", "hash", "applied"];
+
+/// Numbers that are sums or differences of what is scraped: of two times, of jobs by state, of the phases' histograms.
+const DERIVED: [&str; 4] =
+    ["/node/uptime_seconds", "/prune/totals/jobs", "/prune/timing/count", "/prune/timing/total_seconds"];
 
 /// Every number in it, and everything that is missing, with its place. An entry of a list goes by its name.
 fn leaves(place: &str, value: &Value, found: &mut Vec<(String, Option<f64>)>) {
@@ -99,7 +100,7 @@ fn leaves(place: &str, value: &Value, found: &mut Vec<(String, Option<f64>)>) {
 fn metric_of(place: &str) -> Option<(String, f64)> {
     // The figures of the newest job have the names of the status. Those before it were scraped when they were the newest.
     if let Some(figure) = place.strip_prefix("/prune/newest_jobs/0/") {
-        return Some((format!("sapwood_newest_job{{figure=\"{}\"}}", figure.replace('/', ".")), 1.0));
+        return Some((format!("sapwood_prune_newest_job{{stat=\"{}\"}}", figure.replace('/', ".")), 1.0));
     }
     let way: Vec<&str> = place.split('/').collect();
     let (pattern, metric, factor) = SCRAPED.iter().find(|(pattern, ..)| {
@@ -137,10 +138,9 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
     leaves("", &status, &mut found);
     let mut compared = 0;
     for (place, value) in found {
-        // The time since the start is the difference of two others.
         let older_job =
             place.starts_with("/prune/newest_jobs/") && !place.starts_with("/prune/newest_jobs/0/");
-        if older_job || place == "/node/uptime_seconds" {
+        if older_job || DERIVED.contains(&place.as_str()) {
             continue;
         }
         let (name, factor) =
@@ -163,9 +163,12 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
     }
     assert!(compared > 100, "{compared} numbers were compared");
     let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64).unwrap();
-    assert!(number("/prune/deleted") >= 1.0, "the test would prove nothing if nothing had been pruned");
+    assert!(
+        number("/prune/totals/deleted") >= 1.0,
+        "the test would prove nothing if nothing had been pruned"
+    );
     let freed = number("/disk/without_pruning_bytes") - number("/disk/total_bytes");
-    assert_eq!(freed, number("/prune/bytes_freed"));
+    assert_eq!(freed, number("/prune/totals/bytes_freed"));
 }
 
 #[tokio::test]
@@ -199,7 +202,7 @@ async fn the_last_point_of_the_history_is_the_status() {
         let history = world.get(&format!("/api/v1/history?range={range}")).await.ok();
         let last = |name: &str| history[name].as_array().unwrap().last().cloned().unwrap_or(Value::Null);
         assert_eq!(last("at_ms"), status["at_ms"]);
-        assert_eq!(last("unspent"), status["records"]["unspent"]);
+        assert_eq!(last("unspent"), status["counts"]["unspent"]);
         assert_eq!(last("lag_blocks"), status["chain"]["lag_blocks"]);
         assert_eq!(last("transactions_per_second"), status["chain"]["transactions_per_second"]);
         for part in status["disk"]["parts"].as_array().unwrap() {

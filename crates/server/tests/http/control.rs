@@ -21,7 +21,7 @@ async fn pruning_is_asked_for_and_the_job_is_found_again() {
     world.pruner.wait(sapwood_pruner::JobId(id)).await.unwrap();
     let job = world.get(&format!("/api/v1/prune/jobs/{id}")).await.ok();
     assert_eq!(job["state"], "completed", "{job}");
-    let jobs = world.get("/api/v1/prune/jobs?count=1").await.ok();
+    let jobs = world.get("/api/v1/prune/jobs?limit=1").await.ok();
     assert_eq!(jobs.as_array().unwrap().len(), 1);
     let at_a_height = admin(&world, "POST", "/api/v1/prune", Some(json!({ "height": 1 }))).await;
     assert_eq!(at_a_height.status, 202);

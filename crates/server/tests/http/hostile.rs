@@ -28,11 +28,11 @@ async fn what_cannot_be_read_is_refused_by_name() {
         format!("/api/v1/txs/{}/explain", "a".repeat(10_000)),
         "/api/v1/addresses/nothex/utxos".into(),
         "/api/v1/addresses/00/utxos?order=sideways".into(),
-        "/api/v1/addresses/00/utxos?after=zz".into(),
-        "/api/v1/addresses/00/utxos?after=".into(),
-        format!("/api/v1/addresses/00/utxos?after={}", "00".repeat(300)),
-        "/api/v1/addresses/00/utxos?count=abc".into(),
-        "/api/v1/addresses/00/utxos?count=-1".into(),
+        "/api/v1/addresses/00/utxos?cursor=zz".into(),
+        "/api/v1/addresses/00/utxos?cursor=".into(),
+        format!("/api/v1/addresses/00/utxos?cursor={}", "00".repeat(300)),
+        "/api/v1/addresses/00/utxos?limit=abc".into(),
+        "/api/v1/addresses/00/utxos?limit=-1".into(),
         "/api/v1/prune/jobs/abc".into(),
         "/api/v1/history?range=century".into(),
     ];
@@ -46,13 +46,13 @@ async fn what_cannot_be_read_is_refused_by_name() {
 async fn a_list_has_a_cap_that_is_not_passed_over_in_silence() {
     let world = World::new().await;
     for path in ["/api/v1/addresses/00/utxos", "/api/v1/prune/jobs"] {
-        for count in ["0", "1001", "18446744073709551615"] {
-            let detail = world.get(&format!("{path}?count={count}")).await.problem(422, "not-allowed-value");
+        for limit in ["0", "1001", "18446744073709551615"] {
+            let detail = world.get(&format!("{path}?limit={limit}")).await.problem(422, "not-allowed-value");
             assert!(detail.contains("1 to 1000"), "{detail}");
         }
-        world.get(&format!("{path}?count=1000")).await.ok();
+        world.get(&format!("{path}?limit=1000")).await.ok();
     }
-    world.get("/api/v1/prune/plan?count=1000001").await.problem(422, "not-allowed-value");
+    world.get("/api/v1/prune/plan?limit=1000001").await.problem(422, "not-allowed-value");
 }
 
 #[tokio::test]
@@ -64,11 +64,11 @@ async fn a_cursor_of_somebody_else_shows_nothing_of_them() {
     }
     let path = |owner: &str| {
         let script = sapwood_conformance::fixtures::script(owner);
-        format!("/api/v1/addresses/{}/utxos?count=1", sapwood_server::address::hex(&script))
+        format!("/api/v1/addresses/{}/utxos?limit=1", sapwood_server::address::hex(&script))
     };
-    let cursor = world.get(&path("alice")).await.ok()["next"].as_str().unwrap().to_owned();
+    let cursor = world.get(&path("alice")).await.ok()["cursor"].as_str().unwrap().to_owned();
     for order in ["asc", "desc"] {
-        let page = world.get(&format!("{}&order={order}&after={cursor}", path("bob"))).await.ok();
+        let page = world.get(&format!("{}&order={order}&cursor={cursor}", path("bob"))).await.ok();
         for item in page["items"].as_array().unwrap() {
             assert_eq!(
                 item["address"],

@@ -11,5 +11,6 @@ mod events;
 mod flood;
 mod health;
 mod hostile;
+mod names;
 mod outside;
 mod reads;

@@ -18,14 +18,14 @@ async fn an_output_is_shown_unspent_and_spent() {
     world.extend(&[&spender]).await;
     let unspent = world.get(&format!("/api/v1/utxos/{}/0", parent.txid)).await.ok();
     let expected = json!({
-        "tx": parent.txid.to_string(), "index": 0, "state": "unspent", "value": "1000",
+        "txid": parent.txid.to_string(), "vout": 0, "state": "unspent", "value": "1000",
         "address": hex(&script("parent")), "script": hex(&script("parent")),
         "created_height": 0, "mined_at": 0, "coinbase": false,
     });
     assert_eq!(unspent, expected);
     let spent = world.get(&format!("/api/v1/utxos/{}/1", parent.txid)).await.ok();
     assert_eq!(spent["state"], "spent");
-    assert_eq!(spent["spent_by"], json!({ "tx": spender.txid.to_string(), "input": 0, "mined_at": 1 }));
+    assert_eq!(spent["spent_by"], json!({ "txid": spender.txid.to_string(), "vin": 0, "mined_at": 1 }));
 }
 
 #[tokio::test]
@@ -71,19 +71,19 @@ async fn what_a_parent_remembers_is_410_and_nothing_else_is() {
         .problem(404, "not-found");
 }
 
-async fn all_pages(world: &World, path: &str, count: usize) -> Vec<(String, u64)> {
+async fn all_pages(world: &World, path: &str, limit: usize) -> Vec<(String, u64)> {
     let mut found = Vec::new();
-    let mut after = String::new();
+    let mut cursor = String::new();
     loop {
-        let page = world.get(&format!("{path}count={count}{after}")).await.ok();
+        let page = world.get(&format!("{path}limit={limit}{cursor}")).await.ok();
         let items = page["items"].as_array().unwrap();
-        assert!(items.len() <= count);
+        assert!(items.len() <= limit);
         let key = |item: &Value| {
-            (item["tx"].as_str().unwrap().to_owned(), item["created_height"].as_u64().unwrap())
+            (item["txid"].as_str().unwrap().to_owned(), item["created_height"].as_u64().unwrap())
         };
         found.extend(items.iter().map(key));
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
             None => return found,
         }
     }
@@ -104,10 +104,10 @@ async fn an_address_is_listed_in_pages_in_both_orders() {
     let mut descending = all_pages(&world, &format!("{path}order=desc&"), 2).await;
     descending.reverse();
     assert_eq!(descending, ascending);
-    let page = world.get(&format!("{path}count=7")).await.ok();
-    assert_eq!(page["next"], Value::Null);
+    let page = world.get(&format!("{path}limit=7")).await.ok();
+    assert_eq!(page["cursor"], Value::Null);
     let nobody = world.get(&format!("/api/v1/addresses/{}/utxos", hex(b"nobody"))).await.ok();
-    assert_eq!(nobody, json!({ "items": [], "next": null }));
+    assert_eq!(nobody, json!({ "items": [], "cursor": null }));
 }
 
 #[tokio::test]
@@ -116,10 +116,10 @@ async fn a_page_goes_on_where_it_was_while_blocks_come_in() {
     for label in 0..4 {
         world.extend(&[&paying(&format!("before {label}"), &[], &["alice"])]).await;
     }
-    let path = format!("/api/v1/addresses/{}/utxos?count=2", hex(&script("alice")));
+    let path = format!("/api/v1/addresses/{}/utxos?limit=2", hex(&script("alice")));
     let first = world.get(&path).await.ok();
     world.extend(&[&paying("after", &[], &["alice"])]).await;
-    let second = world.get(&format!("{path}&after={}", first["next"].as_str().unwrap())).await.ok();
+    let second = world.get(&format!("{path}&cursor={}", first["cursor"].as_str().unwrap())).await.ok();
     let heights: Vec<u64> = second["items"]
         .as_array()
         .unwrap()
@@ -136,7 +136,7 @@ async fn a_credential_is_listed_like_an_address() {
     tx.outputs = vec![Output { credential: Some(credential("carol")), ..Output::new(5, script("x")) }];
     world.extend(&[&tx]).await;
     let page = world.get(&format!("/api/v1/credentials/{}/utxos", credential("carol"))).await.ok();
-    assert_eq!(page["items"][0]["tx"], tx.txid.to_string());
+    assert_eq!(page["items"][0]["txid"], tx.txid.to_string());
     assert_eq!(page["items"][0]["credential"], credential("carol").to_string());
     world.get("/api/v1/credentials/00/utxos").await.problem(400, "bad-request");
 }
@@ -178,17 +178,14 @@ async fn a_transaction_is_shown_with_the_outputs_asked_for() {
         (Some(300), 300)
     );
     assert_eq!((&whole["mined_at"], &whole["fee"], &whole["version"]), (&json!(0), &json!("11"), &json!(2)));
-    let some = world.get(&format!("/api/v1/txs/{}?from=298&count=5", parent.txid)).await.ok();
+    let some = world.get(&format!("/api/v1/txs/{}?from=298&limit=5", parent.txid)).await.ok();
     let outputs = some["outputs"].as_array().unwrap();
-    assert_eq!(
-        outputs.iter().map(|output| output["index"].as_u64().unwrap()).collect::<Vec<_>>(),
-        [298, 299]
-    );
-    assert_eq!(outputs[1]["spent_by"]["tx"], spender.txid.to_string());
+    assert_eq!(outputs.iter().map(|output| output["vout"].as_u64().unwrap()).collect::<Vec<_>>(), [298, 299]);
+    assert_eq!(outputs[1]["spent_by"]["txid"], spender.txid.to_string());
     let inputs = world.get(&format!("/api/v1/txs/{}", spender.txid)).await.ok()["inputs"].clone();
     assert_eq!(
         inputs,
-        json!([{ "tx": op(&parent, 299).txid.to_string(), "index": 299, "value": null, "address": null }])
+        json!([{ "txid": op(&parent, 299).txid.to_string(), "vout": 299, "value": null, "address": null }])
     );
 }
 
@@ -198,8 +195,8 @@ async fn a_transaction_is_explained() {
     let tx = coin("tx", 2);
     world.extend(&[&tx]).await;
     let explained = world.get(&format!("/api/v1/txs/{}/explain", tx.txid)).await.ok();
-    assert_eq!((&explained["may_go"], &explained["reason"]), (&json!(false), &json!("unspent")));
-    assert!(explained["guards"].as_array().unwrap().iter().any(|guard| guard["keeps"] == true));
+    assert_eq!((&explained["prunable"], &explained["reason"]), (&json!(false), &json!("unspent")));
+    assert!(explained["guards"].as_array().unwrap().iter().any(|guard| guard["retains"] == true));
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ pub(crate) fn applied(height: u32, applied: Option<Applied>) -> proto::AppliedBl
 impl From<RolledBack> for proto::RollBackResponse {
     fn from(rolled_back: RolledBack) -> Self {
         Self {
-            last: rolled_back.last.map(Into::into),
+            applied: rolled_back.last.map(Into::into),
             blocks: rolled_back.blocks,
             unmined: txids(&rolled_back.unmined),
             forgotten: txids(&rolled_back.forgotten),

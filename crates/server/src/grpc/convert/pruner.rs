@@ -12,8 +12,8 @@ fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }
 
-fn by_reason(kept: BTreeMap<String, u64>) -> std::collections::HashMap<String, u64> {
-    kept.into_iter().collect()
+fn by_reason(retained: BTreeMap<String, u64>) -> std::collections::HashMap<String, u64> {
+    retained.into_iter().collect()
 }
 
 impl From<pruner::JobState> for proto::JobState {
@@ -72,16 +72,19 @@ impl From<pruner::Job> for proto::Job {
             safe_height: known(job.safe_height),
             decided_by: job.decided_by,
             whole: job.whole,
-            parents_preserved: counts.parents_preserved,
-            preservations_expired: counts.preservations_expired,
-            looked_at: counts.looked_at,
-            deleted: counts.deleted,
-            gone: counts.gone,
-            kept: by_reason(counts.kept),
-            bodies_deleted: counts.bodies_deleted,
-            bytes_freed: counts.bytes_freed,
-            undo_dropped: counts.undo_dropped,
-            durations: Some(proto::JobDurations {
+            counts: Some(proto::JobCounts {
+                parents_preserved: counts.parents_preserved,
+                preservations_expired: counts.preservations_expired,
+                looked_at: counts.looked_at,
+                deleted: counts.deleted,
+                not_found: counts.gone,
+                retained: by_reason(counts.kept),
+                bodies_deleted: counts.bodies_deleted,
+                bytes_freed: counts.bytes_freed,
+                undo_dropped: counts.undo_dropped,
+            }),
+            seconds: Some(proto::JobSeconds {
+                total: seconds(crate::status::prune::job_duration(&durations)),
                 preserve_parents: seconds(durations.preserve_parents),
                 expire_preservations: seconds(durations.expire_preservations),
                 delete_due: seconds(durations.delete_due),
@@ -117,7 +120,7 @@ impl From<pruner::HoldView> for proto::Hold {
             kind: proto::HoldKind::from(hold.kind).into(),
             owner: hold.owner,
             keep_from: known(hold.keep_from),
-            expires_at: hold.expires,
+            expires: hold.expires,
             reason: hold.reason,
             expired: hold.expired,
             decides: hold.decides,
@@ -149,7 +152,7 @@ impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
                 deleted: totals.deleted,
                 bytes_freed: totals.bytes_freed,
                 bodies_deleted: totals.bodies_deleted,
-                kept: by_reason(totals.kept),
+                retained: by_reason(totals.kept),
                 records_per_second: totals.records_per_second,
             }),
         }
@@ -167,7 +170,7 @@ impl From<pruner::Plan> for proto::PlanResponse {
             records: plan.records,
             bytes: plan.bytes,
             bodies: plan.bodies,
-            kept: by_reason(plan.kept),
+            retained: by_reason(plan.kept),
             complete: plan.complete,
         }
     }
@@ -180,13 +183,13 @@ impl From<pruner::Explanation> for proto::ExplainResponse {
             name: guard.name.into(),
             question: guard.question.into(),
             answer: guard.answer,
-            keeps: guard.keeps,
+            retains: guard.keeps,
         };
         Self {
             txid: bytes(explanation.txid.0),
             stored: explanation.stored,
             state: explanation.state,
-            may_go: explanation.may_go,
+            prunable: explanation.may_go,
             verdict: explanation.verdict,
             reason: explanation.reason.map(Into::into),
             guards: explanation.guards.into_iter().map(guard).collect(),

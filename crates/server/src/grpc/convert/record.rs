@@ -26,7 +26,7 @@ impl From<MinedIn> for proto::MinedIn {
 
 impl From<BlockMark> for proto::BlockMark {
     fn from(block: BlockMark) -> Self {
-        Self { id: block.id, height: block.height.0, hash: bytes(block.hash.0) }
+        Self { block_id: block.id, height: block.height.0, hash: bytes(block.hash.0) }
     }
 }
 
@@ -37,13 +37,10 @@ impl From<Slot> for proto::Slot {
             Slot::Unspent => State::Unspent(slot::Unspent {}),
             Slot::Frozen => State::Frozen(slot::Frozen {}),
             Slot::Unspendable => State::Unspendable(slot::Unspendable {}),
-            Slot::Spent { spender, child_mined_at } => State::Spent(slot::Spent {
-                spender: Some(spender.into()),
-                child_mined_at: known(child_mined_at),
-            }),
-            Slot::Settled { child_mined_at } => {
-                State::Settled(slot::Settled { child_mined_at: child_mined_at.0 })
+            Slot::Spent { spender, child_mined_at } => {
+                State::Spent(slot::Spent { spender: Some(spender.into()), mined_at: known(child_mined_at) })
             }
+            Slot::Settled { child_mined_at } => State::Settled(slot::Settled { mined_at: child_mined_at.0 }),
         };
         Self { state: Some(state) }
     }
@@ -55,7 +52,7 @@ impl From<Reassignment> for proto::Reassignment {
             vout: change.vout,
             old_hash: bytes(change.old.0),
             new_hash: bytes(change.new.0),
-            at: change.at.0,
+            height: change.at.0,
             spendable_from: change.spendable_from.0,
         }
     }
@@ -85,7 +82,7 @@ impl From<TxRecord> for proto::Record {
             unmined_since: known(head.unmined_since()),
             conflicting_since: known(head.conflicting_since),
             preserve_until: known(head.preserve_until),
-            spending_height: known(head.spending_height),
+            spendable_from: known(head.spending_height),
             locked: head.locked,
             blocks: head.blocks.into_iter().map(Into::into).collect(),
             conflicting_children: txids(&head.conflicting_children),
@@ -115,7 +112,7 @@ impl From<UnminedTx> for proto::UnminedTransaction {
     fn from(tx: UnminedTx) -> Self {
         Self {
             txid: bytes(tx.txid.0),
-            since: tx.since.0,
+            unmined_since: tx.since.0,
             fee: tx.fee,
             size: tx.size,
             inputs: tx.inputs.into_iter().map(Into::into).collect(),
@@ -129,10 +126,10 @@ impl From<UnminedTx> for proto::UnminedTransaction {
 impl From<UtxoSet> for proto::UtxoSet {
     fn from(set: UtxoSet) -> Self {
         Self {
-            last: set.last.map(Into::into),
-            coins: set.coins,
+            applied: set.last.map(Into::into),
+            count: set.coins,
             transactions: set.transactions,
-            amount: set.amount.to_string(),
+            value: set.amount.to_string(),
             muhash: set.digest(),
         }
     }
@@ -181,8 +178,8 @@ mod tests {
         record.slots[0] = Slot::spent(Spender::new(TxId([3; 32]), 6), Some(Height(0)));
         let out = proto::Record::from(record.clone());
         assert_eq!((out.mined_at, out.unmined_since, out.fee, out.version), (Some(0), None, None, 2));
-        let spender = proto::Spender { child: bytes([3; 32]), vin: 6 };
-        let spent = proto::slot::Spent { spender: Some(spender), child_mined_at: Some(0) };
+        let spender = proto::Spender { txid: bytes([3; 32]), vin: 6 };
+        let spent = proto::slot::Spent { spender: Some(spender), mined_at: Some(0) };
         let states: Vec<_> =
             out.outputs.iter().map(|output| output.slot.as_ref().unwrap().state.clone().unwrap()).collect();
         let unspendable = proto::slot::State::Unspendable(proto::slot::Unspendable {});

@@ -29,7 +29,7 @@ impl proto::Spend {
     pub(crate) fn read(self) -> Checked<SpendRequest> {
         let proto::Spend { ignore_conflicting, ignore_locked, .. } = self;
         Ok(SpendRequest {
-            child: hash(&self.child).field("child")?,
+            child: hash(&self.txid).field("txid")?,
             inputs: each(self.inputs, "inputs", |input| {
                 let expected = input.expected_hash.as_ref().map(hash).transpose().field("expected_hash")?;
                 Ok(SpendInput { vin: input.vin, outpoint: outpoint(input.outpoint)?, expected })
@@ -73,7 +73,7 @@ mod tests {
     fn requests_are_read_whole_and_what_is_missing_is_named() {
         let (txid, hash) = (Bytes::from_static(&[1; 32]), Bytes::from_static(&[2; 32]));
         let outpoint = proto::OutPoint { txid: txid.clone(), vout: 3 };
-        let spender = proto::Spender { child: hash.clone(), vin: 4 };
+        let spender = proto::Spender { txid: hash.clone(), vin: 4 };
         let back = proto::SpendToTakeBack { outpoint: Some(outpoint.clone()), spender: Some(spender) };
         let read = back.clone().read().unwrap();
         assert_eq!(
@@ -85,7 +85,7 @@ mod tests {
         let input =
             proto::SpendInput { vin: 4, outpoint: Some(outpoint.clone()), expected_hash: Some(hash.clone()) };
         let spend = proto::Spend {
-            child: hash.clone(),
+            txid: hash.clone(),
             inputs: vec![input],
             ignore_conflicting: true,
             ignore_locked: false,

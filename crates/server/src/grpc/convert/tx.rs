@@ -4,7 +4,7 @@ use sapwood_types::{Input, OutPoint, Output, PrevOutput, Spender, Tx};
 
 use super::bytes;
 use crate::grpc::{
-    field::{Checked, InField, credential, each, hash, required},
+    field::{BadField, Checked, InField, credential, each, hash, required},
     proto,
 };
 
@@ -27,31 +27,36 @@ impl From<OutPoint> for proto::OutPoint {
 
 impl proto::Spender {
     pub(crate) fn read(self) -> Checked<Spender> {
-        Ok(Spender { child: hash(&self.child).field("child")?, vin: self.vin })
+        Ok(Spender { child: hash(&self.txid).field("txid")?, vin: self.vin })
     }
 }
 
 impl From<Spender> for proto::Spender {
     fn from(spender: Spender) -> Self {
-        Self { child: bytes(spender.child.0), vin: spender.vin }
+        Self { txid: bytes(spender.child.0), vin: spender.vin }
     }
 }
 
 impl proto::Input {
     pub(crate) fn read(self) -> Checked<Input> {
-        let previous =
-            self.previous.map(|previous| PrevOutput { value: previous.value, script: previous.script });
-        Ok(Input { outpoint: outpoint(self.outpoint)?, previous })
+        let previous = match (self.value, self.script) {
+            (Some(value), Some(script)) => Some(PrevOutput { value, script }),
+            (None, None) => None,
+            (Some(_), None) => return Err(BadField::new("is required with `value`")).field("script"),
+            (None, Some(_)) => return Err(BadField::new("is required with `script`")).field("value"),
+        };
+        Ok(Input { outpoint: OutPoint::new(hash(&self.txid).field("txid")?, self.vout), previous })
     }
 }
 
 impl From<&Input> for proto::Input {
     fn from(input: &Input) -> Self {
-        let previous = input.previous.clone();
-        Self {
-            outpoint: Some(input.outpoint.into()),
-            previous: previous.map(|PrevOutput { value, script }| proto::PreviousOutput { value, script }),
-        }
+        let OutPoint { txid, vout } = input.outpoint;
+        let (value, script) = input
+            .previous
+            .clone()
+            .map_or((None, None), |PrevOutput { value, script }| (Some(value), Some(script)));
+        Self { txid: bytes(txid.0), vout, value, script }
     }
 }
 
@@ -155,12 +160,15 @@ mod tests {
     fn what_is_wrong_deep_inside_is_named() {
         let good = proto::Transaction::from(&tx());
         let mut bad = good.clone();
-        bad.inputs[1].outpoint.as_mut().unwrap().txid = Bytes::from_static(b"short");
+        bad.inputs[1].txid = Bytes::from_static(b"short");
         let said = |bad: proto::Transaction| Status::from(bad.read().unwrap_err()).message().to_owned();
-        assert_eq!(said(bad), "inputs[1].outpoint.txid: must be 32 bytes, is 5");
+        assert_eq!(said(bad), "inputs[1].txid: must be 32 bytes, is 5");
         let mut bad = good.clone();
-        bad.inputs[0].outpoint = None;
-        assert_eq!(said(bad), "inputs[0].outpoint: is required");
+        bad.inputs[0].value = Some(5);
+        assert_eq!(said(bad), "inputs[0].script: is required with `value`");
+        let mut bad = good.clone();
+        bad.inputs[1].value = None;
+        assert_eq!(said(bad), "inputs[1].value: is required with `script`");
         let mut bad = good;
         bad.outputs[0].credential = Some(Bytes::new());
         assert_eq!(said(bad), "outputs[0].credential: must be 28 bytes, is 0");

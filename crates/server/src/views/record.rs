@@ -2,13 +2,13 @@
 
 use sapwood_store::Utxo;
 use sapwood_types::{Input, MinedIn, OutPoint, Output, Slot, TxRecord};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::address::{ChainKind, hex};
 
 /// The state of an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputState {
     /// Nothing spends it.
@@ -22,13 +22,13 @@ pub enum OutputState {
 }
 
 /// Who spends an output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpentBy {
-    /// The spending transaction. Nothing once it lies so deep that nobody needs to know.
-    pub tx: Option<String>,
-    /// Which of its inputs.
-    pub input: Option<u32>,
-    /// The height at which it was mined. Nothing if it is not.
+    /// The id of the spending transaction. `None` once it lies so deep that its id is not kept.
+    pub txid: Option<String>,
+    /// The number of its input. `None` like `txid`.
+    pub vin: Option<u32>,
+    /// The height at which it was mined. `None` if it is not.
     pub mined_at: Option<u32>,
 }
 
@@ -41,8 +41,8 @@ fn state_of(slot: &Slot) -> (OutputState, Option<SpentBy>) {
         Slot::Spent { .. } | Slot::Settled { .. } => {
             let spender = slot.spender();
             let spent_by = SpentBy {
-                tx: spender.map(|spender| spender.child.to_string()),
-                input: spender.map(|spender| spender.vin),
+                txid: spender.map(|spender| spender.child.to_string()),
+                vin: spender.map(|spender| spender.vin),
                 mined_at: slot.child_mined_at().map(|height| height.0),
             };
             (OutputState::Spent, Some(spent_by))
@@ -51,29 +51,29 @@ fn state_of(slot: &Slot) -> (OutputState, Option<SpentBy>) {
 }
 
 /// An output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputView {
     /// The id of its transaction.
     #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub tx: String,
+    pub txid: String,
     /// Its number.
-    pub index: u32,
+    pub vout: u32,
     /// Its state.
     pub state: OutputState,
     /// Who spends it, if it is spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_by: Option<SpentBy>,
     /// Its amount in the chain's smallest unit, as a decimal text.
     pub value: Option<String>,
-    /// Its address in the chain's own notation. Nothing if there is none for its script.
+    /// Its address in the chain's own notation. `None` if there is none for its script.
     pub address: Option<String>,
     /// Its locking script or address bytes.
     pub script: Option<String>,
     /// Its payment credential, for chains that have them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
     /// Whatever else the chain attaches.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
 }
 
@@ -81,8 +81,8 @@ impl OutputView {
     fn new(outpoint: OutPoint, slot: &Slot, output: Option<&Output>, kind: &ChainKind) -> Self {
         let (state, spent_by) = state_of(slot);
         Self {
-            tx: outpoint.txid.to_string(),
-            index: outpoint.vout,
+            txid: outpoint.txid.to_string(),
+            vout: outpoint.vout,
             state,
             spent_by,
             value: output.map(|output| output.value.to_string()),
@@ -98,21 +98,22 @@ impl OutputView {
 }
 
 /// An output with what its transaction says about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UtxoView {
     /// The output.
     #[serde(flatten)]
     pub output: OutputView,
     /// The height at which its record was made.
     pub created_height: u32,
-    /// The height at which its transaction was mined. Nothing if it is not.
+    /// The height at which its transaction was mined. `None` if it is not.
     pub mined_at: Option<u32>,
     /// Whether it comes from a coinbase.
     pub coinbase: bool,
 }
 
 impl UtxoView {
-    pub(crate) fn new(utxo: &Utxo, kind: &ChainKind) -> Self {
+    /// An output of the store, with its address in the notation of `kind`.
+    pub fn new(utxo: &Utxo, kind: &ChainKind) -> Self {
         Self {
             output: OutputView::new(utxo.outpoint, &utxo.slot, Some(&utxo.output), kind),
             created_height: utxo.created_height.0,
@@ -123,24 +124,24 @@ impl UtxoView {
 }
 
 /// A page of outputs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UtxoPage {
     /// The outputs.
     pub items: Vec<UtxoView>,
-    /// Give it as `after` to get the next page. Nothing at the end. It stays good while the store changes.
-    pub next: Option<String>,
+    /// Give it as `cursor` to get the next page. `None` at the end. It stays good while the store changes.
+    pub cursor: Option<String>,
 }
 
 /// An input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InputView {
-    /// The transaction whose output it spends.
-    pub tx: String,
+    /// The id of the transaction whose output it spends.
+    pub txid: String,
     /// The number of that output.
-    pub index: u32,
-    /// The amount, if it is known here.
+    pub vout: u32,
+    /// The amount of that output, as a decimal text. `None` if it is not known here.
     pub value: Option<String>,
-    /// The address, if it is known here.
+    /// The address of that output. `None` if it is not known here, or its script has none.
     pub address: Option<String>,
 }
 
@@ -148,8 +149,8 @@ impl InputView {
     fn new(input: &Input, kind: &ChainKind) -> Self {
         let previous = input.previous.as_ref();
         Self {
-            tx: input.outpoint.txid.to_string(),
-            index: input.outpoint.vout,
+            txid: input.outpoint.txid.to_string(),
+            vout: input.outpoint.vout,
             value: previous.map(|previous| previous.value.to_string()),
             address: previous.and_then(|previous| kind.address_of(&previous.script)),
         }
@@ -157,7 +158,7 @@ impl InputView {
 }
 
 /// A block that a transaction is mined in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MinedInView {
     /// The block's number in this store.
     pub block_id: u32,
@@ -175,11 +176,11 @@ impl MinedInView {
 }
 
 /// A stored transaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TxView {
     /// Its id.
     #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub tx: String,
+    pub txid: String,
     /// Its version.
     pub version: u32,
     /// Its lock time.
@@ -190,7 +191,7 @@ pub struct TxView {
     pub size: u32,
     /// Whether it mints coins.
     pub coinbase: bool,
-    /// The height at which it is mined on the longest chain. Nothing if it is not.
+    /// The height at which it is mined on the longest chain. `None` if it is not.
     pub mined_at: Option<u32>,
     /// The blocks it is mined in.
     pub blocks: Vec<MinedInView>,
@@ -219,12 +220,12 @@ pub struct TxView {
 }
 
 impl TxView {
-    /// A record with `count` of its outputs from the one with number `from` on.
-    pub(crate) fn new(record: &TxRecord, from: u32, count: usize, kind: &ChainKind) -> Self {
+    /// A record with at most `limit` of its outputs, from the one with number `from` on, with addresses in the notation of `kind`.
+    pub fn new(record: &TxRecord, from: u32, limit: usize, kind: &ChainKind) -> Self {
         let head = &record.head;
-        let outputs = record.slots.iter().zip(&record.outputs).zip(0..).skip(from as usize).take(count);
+        let outputs = record.slots.iter().zip(&record.outputs).zip(0..).skip(from as usize).take(limit);
         Self {
-            tx: record.txid.to_string(),
+            txid: record.txid.to_string(),
             version: record.body.version,
             locktime: record.body.locktime,
             fee: record.body.fee.map(|fee| fee.to_string()),

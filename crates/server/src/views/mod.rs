@@ -1,0 +1,25 @@
+//! Everything that goes out as JSON, in one place. REST answers with these, and the command line prints and reads the same ones.
+//!
+//! Names are the same as in gRPC, in the configuration and in the metrics. Bytes are hexadecimal digits; amounts are decimal texts,
+//! because not every reader of JSON keeps 64 bits.
+
+mod explain;
+mod plan;
+mod record;
+
+pub use explain::{ExplanationView, GuardView};
+pub use plan::PlanReport;
+pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxView, UtxoPage, UtxoView};
+
+pub use crate::{
+    http::Problem,
+    status::{
+        Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PolicyReport, PruneReport, Range, Readiness,
+        StatusReport,
+        prune::{JobCountsReport, JobSecondsReport, TotalsReport},
+        report::{
+            BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, EngineReport, NodeReport,
+            ProcessReport, TimingReport,
+        },
+    },
+};
