@@ -31,8 +31,8 @@ impl fmt::Display for ChainKind {
 pub enum AddressError {
     /// It cannot be read.
     #[error(
-        "{text:?} is not an address of {chain}: {cause}. A locking script can be given as {SCRIPT_PREFIX} and its bytes in \
-         hexadecimal digits"
+        "{text:?} is not an address of {chain}: {cause}. A locking script is given in hexadecimal digits, with or without \
+         {SCRIPT_PREFIX} before it"
     )]
     Unreadable {
         /// The text.
@@ -53,18 +53,27 @@ pub enum AddressError {
 }
 
 impl ChainKind {
-    /// The locking script or address bytes that a text stands for.
+    /// The locking script or address bytes that a text stands for: an address in the chain's own notation, or a locking script in
+    /// hexadecimal digits, with [`SCRIPT_PREFIX`] before it or without.
+    ///
+    /// # Errors
+    /// [`AddressError`] if it is none of these, or an address of another network.
     pub fn parse(&self, text: &str) -> Result<Bytes, AddressError> {
         let unreadable =
             |cause: String| AddressError::Unreadable { text: shorten(text), chain: self.to_string(), cause };
         if let Some(digits) = text.strip_prefix(SCRIPT_PREFIX) {
             return bytes_of_hex(digits).map_err(unreadable);
         }
+        if text.is_empty() {
+            return Err(unreadable("it is empty".into()));
+        }
         match self {
             ChainKind::Other(_) => bytes_of_hex(text).map_err(unreadable),
             ChainKind::Bitcoin(network) => {
-                let address = Address::<NetworkUnchecked>::from_str(text)
-                    .map_err(|error| unreadable(error.to_string()))?;
+                let address = match Address::<NetworkUnchecked>::from_str(text) {
+                    Ok(address) => address,
+                    Err(error) => return bytes_of_hex(text).map_err(|_| unreadable(error.to_string())),
+                };
                 let address = address.require_network(*network).map_err(|_| AddressError::OtherNetwork {
                     text: shorten(text),
                     chain: self.to_string(),
@@ -74,7 +83,18 @@ impl ChainKind {
         }
     }
 
-    /// The address that a locking script or address bytes stand for. Nothing if the chain has no address for it.
+    /// What is not listed under a locking script although one might expect it. `None` if there is no such thing.
+    pub fn not_listed(&self, script: &[u8]) -> Option<&'static str> {
+        match self {
+            ChainKind::Bitcoin(_) if Script::from_bytes(script).is_p2pkh() => Some(
+                "outputs that pay to the public key itself (P2PK) are not listed under the address of that key: ask by \
+                 their locking script",
+            ),
+            _ => None,
+        }
+    }
+
+    /// The address that a locking script or address bytes stand for. `None` if the chain has no address for it.
     pub fn address_of(&self, script: &[u8]) -> Option<String> {
         match self {
             ChainKind::Other(_) => Some(hex(script)),
@@ -121,9 +141,12 @@ mod tests {
             let script = main.parse(address).unwrap();
             assert_eq!(main.address_of(&script).as_deref(), Some(address));
             let by_script = format!("{SCRIPT_PREFIX}{}", hex(&script));
-            assert_eq!(main.parse(&by_script), Ok(script));
+            assert_eq!(main.parse(&by_script), Ok(script.clone()));
+            assert_eq!(main.parse(&hex(&script)), Ok(script), "with the prefix and without");
         }
         assert_eq!(main.address_of(b"no address for this"), None);
+        assert!(main.parse("").is_err() && main.parse("zz").is_err() && main.parse("abc").is_err());
+        assert_eq!(main.parse(SCRIPT_PREFIX), Ok(Bytes::new()), "a script may be empty");
     }
 
     #[test]

@@ -16,9 +16,11 @@
 
 pub mod access;
 pub mod address;
+pub mod cursor;
 pub mod grpc;
 pub mod http;
 pub mod listen;
+pub mod listing;
 pub mod metrics;
 pub mod node;
 mod options;

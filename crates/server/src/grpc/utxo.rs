@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prost::Message;
 use sapwood_chain::Chain;
 use sapwood_pruner::PrunerHandle;
@@ -17,6 +18,7 @@ use super::{
     field::{BadField, Checked, InField, hash, height, required},
     proto::{self, utxo_server::Utxo, *},
 };
+use crate::cursor::Listing;
 
 /// The service `Utxo`.
 pub(crate) struct UtxoService {
@@ -68,9 +70,15 @@ fn batch<E: AsProblem + ItemError>(total: usize, result: BatchResult<(), E>) -> 
     Ok(Response::new(BatchResponse { succeeded: (total - failed.len()) as u32, failed }))
 }
 
+/// The cursor that came back, which has to be one of this list.
+fn opened(listing: &Listing, cursor: Option<Bytes>) -> Checked<Option<Cursor>> {
+    let open = |cursor: Bytes| listing.open(&cursor).map_err(|error| BadField::new(error.to_string()));
+    cursor.map(open).transpose().field("cursor")
+}
+
 /// The cursor of the next page, as it goes out.
-fn next(cursor: Option<Cursor>) -> Option<bytes::Bytes> {
-    cursor.map(|cursor| cursor.0)
+fn sealed(listing: &Listing, cursor: Option<Cursor>) -> Option<Bytes> {
+    cursor.map(|cursor| listing.seal(&cursor))
 }
 
 fn owner(owner: Option<list_by_address_request::Owner>) -> Checked<(AddressKind, AddressHash)> {
@@ -123,21 +131,21 @@ impl Utxo for UtxoService {
     ) -> Answer<ListOldUnminedResponse> {
         let ListOldUnminedRequest { cutoff, cursor, limit } = request.into_inner();
         let (cutoff, limit) = (height(cutoff, "cutoff")?, self.limits.page(limit)?);
-        let page = self
-            .store
-            .old_unmined(cutoff, cursor.map(Cursor), limit)
-            .await
-            .map_err(|error| store_status(&error))?;
-        self.answer(ListOldUnminedResponse { txids: txids(&page.items), cursor: next(page.next) })
+        let listing = Listing::new("old_unmined", Order::Ascending, cutoff.0.to_be_bytes());
+        let after = opened(&listing, cursor)?;
+        let page =
+            self.store.old_unmined(cutoff, after, limit).await.map_err(|error| store_status(&error))?;
+        self.answer(ListOldUnminedResponse { txids: txids(&page.items), cursor: sealed(&listing, page.next) })
     }
 
     async fn list_unmined(&self, request: Request<ListUnminedRequest>) -> Answer<ListUnminedResponse> {
         let ListUnminedRequest { cursor, limit } = request.into_inner();
         let limit = self.limits.page(limit)?;
-        let page =
-            self.store.unmined(cursor.map(Cursor), limit).await.map_err(|error| store_status(&error))?;
+        let listing = Listing::new("unmined", Order::Ascending, []);
+        let after = opened(&listing, cursor)?;
+        let page = self.store.unmined(after, limit).await.map_err(|error| store_status(&error))?;
         let transactions = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListUnminedResponse { transactions, cursor: next(page.next) })
+        self.answer(ListUnminedResponse { transactions, cursor: sealed(&listing, page.next) })
     }
 
     async fn list_by_address(&self, request: Request<ListByAddressRequest>) -> Answer<ListByAddressResponse> {
@@ -148,11 +156,16 @@ impl Utxo for UtxoService {
             Ok(proto::Order::Desc) => Order::Descending,
             Err(_) => return Err(BadField::new("is not an order").named("order")),
         };
-        let (after, limit) = (request.cursor.map(Cursor), self.limits.page(request.limit)?);
+        let name = match kind {
+            AddressKind::Address => "addresses",
+            AddressKind::Credential => "credentials",
+        };
+        let listing = Listing::new(name, order, hash.0);
+        let (after, limit) = (opened(&listing, request.cursor)?, self.limits.page(request.limit)?);
         let query = AddressQuery { kind, hash, order, after, limit };
         let page = self.store.by_address(query).await.map_err(|error| store_status(&error))?;
         let outputs = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListByAddressResponse { outputs, cursor: next(page.next) })
+        self.answer(ListByAddressResponse { outputs, cursor: sealed(&listing, page.next) })
     }
 
     async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {

@@ -8,7 +8,7 @@ use sapwood_types::{OutPoint, TxId};
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Service};
-use crate::{Need, address::bytes_of_hex};
+use crate::Need;
 
 /// Parts of the path.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -102,15 +102,4 @@ pub(crate) fn limit(asked: Option<u64>, usual: u64, most: u64) -> Result<u64, Pr
         limit if (1..=most).contains(&limit) => Ok(limit),
         limit => Err(Problem::not_allowed_value(format!("limit: it is {limit}; ask for 1 to {most}"))),
     }
-}
-
-/// The cursor of a listing.
-pub(crate) fn cursor(text: Option<&str>) -> Result<Option<sapwood_store::Cursor>, Problem> {
-    const LONGEST: usize = 512;
-    let Some(text) = text else { return Ok(None) };
-    if text.is_empty() || text.len() > LONGEST {
-        return Err(Problem::bad_request("cursor: it is the `cursor` of the page before, unchanged"));
-    }
-    let bytes = bytes_of_hex(text).map_err(|error| Problem::bad_request(format!("cursor: {error}")))?;
-    Ok(Some(sapwood_store::Cursor(bytes)))
 }

@@ -11,7 +11,7 @@ use sapwood_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::Refusal;
+use crate::{Refusal, listing::ListError};
 
 /// What went wrong (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -48,6 +48,8 @@ macro_rules! kinds {
 kinds! {
     /// Something in the request cannot be read.
     bad_request = BAD_REQUEST, "bad-request", "The request cannot be read";
+    /// A cursor is not one of the list it was given for.
+    bad_cursor = BAD_REQUEST, "bad-cursor", "The cursor does not belong to this list";
     /// A token is missing or wrong.
     unauthorized = UNAUTHORIZED, "unauthorized", "A token is needed";
     /// The token is not enough.
@@ -118,6 +120,16 @@ impl From<StoreError> for Problem {
                 tracing::error!(%error, "a request failed");
                 Problem::internal(error.to_string())
             }
+        }
+    }
+}
+
+impl From<ListError> for Problem {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Limit { .. } => Problem::not_allowed_value(error.to_string()),
+            ListError::Cursor(_) => Problem::bad_cursor(error.to_string()),
+            ListError::Store(error) => error.into(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use axum::{Json, extract::State};
 use sapwood_rules::SpendStatus;
-use sapwood_store::{AddressKind, AddressQuery, Order};
-use sapwood_types::{AddressHash, Height, OutPoint, Slot, TxId};
+use sapwood_store::Order;
+use sapwood_types::{Height, OutPoint, Slot, TxId};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -13,14 +13,9 @@ use super::{
     problem::ReadProblems,
 };
 use crate::{
-    address::hex,
+    listing::{self, MOST_LIMIT, Owner, USUAL_LIMIT, UtxoQuery},
     views::{ExplanationView, TxView, UtxoPage, UtxoView},
 };
-
-/// How many outputs a page has unless asked otherwise.
-const USUAL_LIMIT: u64 = 100;
-/// How many outputs a page has at most.
-const MOST_LIMIT: u64 = 1000;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -120,6 +115,15 @@ pub(crate) enum OrderParam {
     Desc,
 }
 
+impl From<OrderParam> for Order {
+    fn from(order: OrderParam) -> Self {
+        match order {
+            OrderParam::Asc => Order::Ascending,
+            OrderParam::Desc => Order::Descending,
+        }
+    }
+}
+
 /// Which page of a listing.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -136,16 +140,11 @@ pub(crate) struct PageParams {
     cursor: Option<String>,
 }
 
-async fn page(
-    service: &Service,
-    kind: AddressKind,
-    hash: AddressHash,
-    query: PageParams,
-) -> Answer<UtxoPage> {
+async fn page(service: &Service, owner: Owner, query: PageParams) -> Answer<UtxoPage> {
     let kept = service.node.parts().address_index;
-    let (kept, name) = match kind {
-        AddressKind::Address => (kept.address, "address"),
-        AddressKind::Credential => (kept.credential, "credential"),
+    let (kept, name) = match owner {
+        Owner::Script(_) => (kept.address, "address"),
+        Owner::Credential(_) => (kept.credential, "credential"),
     };
     if !kept {
         let detail = format!(
@@ -153,23 +152,16 @@ async fn page(
         );
         return Err(Problem::not_indexed(detail));
     }
-    let limit = extract::limit(query.limit, USUAL_LIMIT, MOST_LIMIT)? as usize;
-    let after = extract::cursor(query.cursor.as_deref())?;
-    let order = match query.order.unwrap_or_default() {
-        OrderParam::Asc => Order::Ascending,
-        OrderParam::Desc => Order::Descending,
-    };
-    let page = service.node.store().by_address(AddressQuery { kind, hash, order, after, limit }).await?;
-    Ok(Json(UtxoPage {
-        items: page.items.iter().map(|utxo| UtxoView::new(utxo, service.kind())).collect(),
-        cursor: page.next.map(|cursor| hex(&cursor.0)),
-    }))
+    let limit = extract::limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
+    let order = query.order.unwrap_or_default().into();
+    let query = UtxoQuery { owner, order, cursor: query.cursor, limit };
+    Ok(Json(listing::utxos(&**service.node.store(), service.kind(), query).await?))
 }
 
 /// Unspent outputs of an address
 ///
-/// In the chain's own notation (Bitcoin: base58 or bech32; other chains: hexadecimal digits), or `script:` and a locking script in
-/// hexadecimal digits.
+/// In the chain's own notation (Bitcoin: base58 or bech32; other chains: hexadecimal digits), or a locking script in hexadecimal
+/// digits, with `script:` before it or without.
 #[utoipa::path(
     get, path = "/api/v1/addresses/{address}/utxos", tag = "Read",
     params(("address" = String, Path, description = "The address"), PageParams),
@@ -186,7 +178,7 @@ pub(crate) async fn address(
 ) -> Answer<UtxoPage> {
     let script =
         service.kind().parse(&address).map_err(|error| Problem::bad_request(format!("address: {error}")))?;
-    page(&service, AddressKind::Address, AddressHash::of_script(&script), query).await
+    page(&service, Owner::Script(script), query).await
 }
 
 /// Unspent outputs of a payment credential
@@ -208,7 +200,7 @@ pub(crate) async fn credential(
     Query(query): Query<PageParams>,
 ) -> Answer<UtxoPage> {
     let hash = credential.parse().map_err(|error| Problem::bad_request(format!("credential: {error}")))?;
-    page(&service, AddressKind::Credential, hash, query).await
+    page(&service, Owner::Credential(hash), query).await
 }
 
 /// Which outputs of a transaction.

@@ -128,6 +128,13 @@ impl UtxoView {
 pub struct UtxoPage {
     /// The outputs.
     pub items: Vec<UtxoView>,
+    /// What the outputs of this page are worth together, as a decimal text.
+    pub value: String,
+    /// What all outputs of the list are worth together, as a decimal text. `None` if the list has more than this page.
+    pub total_value: Option<String>,
+    /// What this list does not show although one might expect it. `None` if there is no such thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Give it as `cursor` to get the next page. `None` at the end. It stays good while the store changes.
     pub cursor: Option<String>,
 }

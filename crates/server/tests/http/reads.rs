@@ -105,9 +105,16 @@ async fn an_address_is_listed_in_pages_in_both_orders() {
     descending.reverse();
     assert_eq!(descending, ascending);
     let page = world.get(&format!("{path}limit=7")).await.ok();
+    assert_eq!((&page["value"], &page["total_value"]), (&json!("7000"), &json!("7000")), "the sum of all");
+    let part = world.get(&format!("{path}limit=3")).await.ok();
+    assert_eq!(
+        (&part["value"], &part["total_value"]),
+        (&json!("3000"), &Value::Null),
+        "the sum of the page only"
+    );
     assert_eq!(page["cursor"], Value::Null);
     let nobody = world.get(&format!("/api/v1/addresses/{}/utxos", hex(b"nobody"))).await.ok();
-    assert_eq!(nobody, json!({ "items": [], "cursor": null }));
+    assert_eq!(nobody, json!({ "items": [], "value": "0", "total_value": "0", "cursor": null }));
 }
 
 #[tokio::test]
@@ -157,11 +164,16 @@ async fn bitcoin_addresses_are_used_as_people_write_them() {
     let mut tx = coinbase("tx", 0);
     tx.outputs = vec![Output::new(u64::MAX, script.clone())];
     world.extend(&[&tx]).await;
-    for address in [ADDRESS.to_owned(), format!("script:{}", hex(&script))] {
+    for address in [ADDRESS.to_owned(), format!("script:{}", hex(&script)), hex(&script)] {
         let page = world.get(&format!("/api/v1/addresses/{address}/utxos")).await.ok();
         assert_eq!(page["items"][0]["address"], ADDRESS);
         assert_eq!(page["items"][0]["value"], u64::MAX.to_string(), "every bit of an amount arrives");
     }
+    let of_a_key = world.get("/api/v1/addresses/1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa/utxos").await.ok();
+    assert!(
+        of_a_key["note"].as_str().unwrap().contains("P2PK"),
+        "an empty list says what it cannot show: {of_a_key}"
+    );
     let other = world.get("/api/v1/addresses/tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx/utxos").await;
     assert!(other.problem(400, "bad-request").contains("another network"));
 }

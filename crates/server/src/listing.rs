@@ -1,0 +1,96 @@
+//! Lists of unspent outputs: what REST answers with, and what the command line prints.
+
+use bytes::Bytes;
+use sapwood_store::{AddressKind, AddressQuery, Order, StoreError, StoreRead};
+use sapwood_types::AddressHash;
+
+use crate::{
+    address::{ChainKind, bytes_of_hex, hex},
+    cursor::{CursorError, Listing},
+    views::{UtxoPage, UtxoView},
+};
+
+/// How many outputs a page has unless asked otherwise.
+pub const USUAL_LIMIT: u64 = 100;
+/// How many outputs a page has at most.
+pub const MOST_LIMIT: u64 = 1000;
+
+/// Whose outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Those locked by a script, or paid to the bytes of an address: see [`ChainKind::parse`].
+    Script(Bytes),
+    /// Those of a payment credential.
+    Credential(AddressHash),
+}
+
+/// Which page of the unspent outputs of an owner.
+#[derive(Clone, Debug)]
+pub struct UtxoQuery {
+    /// Whose.
+    pub owner: Owner,
+    /// By the height at which the records were made.
+    pub order: Order,
+    /// The `cursor` of the page before, in hexadecimal digits. `None` for the first page.
+    pub cursor: Option<String>,
+    /// How many at most: 1 to [`MOST_LIMIT`].
+    pub limit: u64,
+}
+
+/// Why a page cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The limit is not allowed.
+    #[error("limit: it is {limit}; ask for 1 to {MOST_LIMIT}")]
+    Limit {
+        /// What was asked for.
+        limit: u64,
+    },
+    /// The cursor is not one of this list.
+    #[error("cursor: {0}")]
+    Cursor(#[from] CursorError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A page of the unspent outputs of an owner.
+///
+/// # Errors
+/// [`ListError`] if the limit or the cursor is not allowed, or the store cannot be read or keeps no such index.
+pub async fn utxos<S: StoreRead + ?Sized>(
+    store: &S,
+    chain: &ChainKind,
+    query: UtxoQuery,
+) -> Result<UtxoPage, ListError> {
+    let UtxoQuery { owner, order, cursor, limit } = query;
+    if !(1..=MOST_LIMIT).contains(&limit) {
+        return Err(ListError::Limit { limit });
+    }
+    let (kind, name, hash) = match &owner {
+        Owner::Script(script) => (AddressKind::Address, "addresses", AddressHash::of_script(script)),
+        Owner::Credential(credential) => (AddressKind::Credential, "credentials", *credential),
+    };
+    let listing = Listing::new(name, order, hash.0);
+    let after = match &cursor {
+        None => None,
+        Some(text) => {
+            let bytes = bytes_of_hex(text).map_err(|_| CursorError::NotOfThisList)?;
+            Some(listing.open(&bytes)?)
+        }
+    };
+    let page = store.by_address(AddressQuery { kind, hash, order, after, limit: limit as usize }).await?;
+    let value: u128 = page.items.iter().map(|utxo| u128::from(utxo.output.value)).sum();
+    let whole = cursor.is_none() && page.next.is_none();
+    let note = match &owner {
+        Owner::Script(script) if page.items.is_empty() => chain.not_listed(script).map(str::to_owned),
+        _ => None,
+    };
+    Ok(UtxoPage {
+        items: page.items.iter().map(|utxo| UtxoView::new(utxo, chain)).collect(),
+        value: value.to_string(),
+        total_value: whole.then(|| value.to_string()),
+        note,
+        cursor: page.next.map(|next| hex(&listing.seal(&next))),
+    })
+}
