@@ -1,12 +1,13 @@
 //! Column families, each tuned for what it does.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options,
-    SliceTransform,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, InfoLogger,
+    LogLevel, Options, SliceTransform, statistics::StatsLevel,
 };
 
 use crate::{
     keys::ADDRESS_PREFIX,
+    open::Access,
     options::{Durability, EmbeddedOptions},
 };
 
@@ -96,11 +97,18 @@ impl Column {
 }
 
 /// Options of the whole database.
-pub(crate) fn database_options(options: &EmbeddedOptions) -> Options {
+pub(crate) fn database_options(options: &EmbeddedOptions, access: Access) -> Options {
     let mut database = Options::default();
-    database.create_if_missing(true);
-    database.create_missing_column_families(true);
-    database.set_max_background_jobs(options.background_jobs);
+    database.create_if_missing(access == Access::Create);
+    database.create_missing_column_families(access == Access::Create);
+    if access == Access::Read {
+        // It would write a log of its own into the directory.
+        database.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
+    }
+    // Counts only: they are cheap, and what the engine writes shows in nothing else.
+    database.enable_statistics();
+    database.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    database.set_max_background_jobs(options.effective_background_jobs());
     database.set_max_open_files(options.max_open_files);
     database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     database.set_bytes_per_sync(1 << 20);

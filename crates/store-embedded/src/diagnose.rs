@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rocksdb::{ColumnFamily, Direction, FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint};
+use rocksdb::{
+    ColumnFamily, Direction, FlushOptions, IteratorMode, ReadOptions, checkpoint::Checkpoint,
+    statistics::Ticker,
+};
 use sapwood_store::{
-    Cursor, EngineStats, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet,
-    check_limit, digest::StateDigest,
+    Cursor, DiskRoom, EngineStats, EngineWrites, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet,
+    VerifyReport, WorkingSet, check_limit, digest::StateDigest,
 };
 use sapwood_types::{DecodeError, Height, TxId, TxRecord};
 
@@ -15,6 +18,7 @@ use crate::{
     EmbeddedStore,
     columns::Column,
     engine::{Engine, corrupt, decode_extra, decode_master, engine_error},
+    open::Access,
     options::Durability,
     read::Snapshot,
 };
@@ -152,6 +156,47 @@ impl Engine {
         Ok(EngineStats { part: column.name().to_owned(), figures, text: text.unwrap_or_default() })
     }
 
+    /// What the engine wrote since it was opened, by its own counters.
+    fn engine_writes(&self) -> EngineWrites {
+        let count = |ticker| self.database.get_ticker_count(ticker);
+        EngineWrites {
+            applied_bytes: count(Ticker::BytesWritten),
+            log_bytes: count(Ticker::WalFileBytes),
+            log_syncs: count(Ticker::WalFileSynced),
+            flush_bytes: count(Ticker::FlushWriteBytes),
+            compaction_bytes: count(Ticker::CompactWriteBytes),
+            compaction_read_bytes: count(Ticker::CompactReadBytes),
+        }
+    }
+
+    fn disk_room(&self) -> Result<DiskRoom, StoreError> {
+        let found = rustix::fs::statvfs(&self.directory).map_err(|error| StoreError::Engine {
+            doing: "asking for the room on the disk",
+            cause: format!("{}: {error}", self.directory.display()),
+        })?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(DiskRoom {
+            free_bytes: bytes(found.f_bavail),
+            total_bytes: bytes(found.f_blocks),
+            reserve_bytes: self.options.disk_reserve_bytes,
+        })
+    }
+
+    /// Refuses to take more in while the disk is nearly full. What the disk does not tell stops nothing.
+    pub(crate) fn check_room(&self) -> Result<(), StoreError> {
+        if self.options.disk_reserve_bytes == 0 {
+            return Ok(());
+        }
+        match self.disk_room() {
+            Ok(room) if room.is_short() => Err(StoreError::NoRoom {
+                directory: self.directory.clone(),
+                free_bytes: room.free_bytes,
+                reserve_bytes: room.reserve_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn settle_disk(&self) -> Result<(), StoreError> {
         self.flush()?;
         let options = rocksdb::WaitForCompactOptions::default();
@@ -197,6 +242,9 @@ impl Engine {
                 format!("{} exists already: a copy is written to a new directory", directory.display());
             return Err(StoreError::BadOption { problem });
         }
+        if self.access == Access::Read {
+            return Err(StoreError::ReadOnly { directory: self.directory.clone() });
+        }
         let without_log = self.options.durability == Durability::CleanStopOnly;
         // Without a log the copy is what has been flushed, and that has to be all.
         let _no_writes = without_log.then(|| self.writer.lock());
@@ -235,6 +283,14 @@ impl StoreDiagnose for EmbeddedStore {
 
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
         self.run(move |engine| engine.engine_stats(part.as_deref())).await?
+    }
+
+    async fn engine_writes(&self) -> Result<Option<EngineWrites>, StoreError> {
+        Ok(Some(self.engine.engine_writes()))
+    }
+
+    async fn disk_room(&self) -> Result<Option<DiskRoom>, StoreError> {
+        self.run(|engine| engine.disk_room().map(Some)).await?
     }
 
     async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {

@@ -1,15 +1,15 @@
 //! The open database: reading pages, writing batches, refusing to go on after a failed write.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::File,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use rocksdb::{ColumnFamily, DB, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DB, Options, ReadOptions, WriteBatch, WriteOptions};
 use sapwood_rules::Policy;
-use sapwood_store::{AddressIndexing, StoreError, UtxoSet, working_set::PageKey};
+use sapwood_store::{StoreError, UtxoSet, working_set::PageKey};
 use sapwood_types::{DecodeError, MasterPage, OutputPage, StoredMaster, TxId};
 
 use crate::{
@@ -20,20 +20,25 @@ use crate::{
     gate::Gate,
     keys,
     mined::MinedHeights,
+    open::Access,
     options::{Durability, EmbeddedOptions},
-    state::{INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
+    state::State,
     watch::Watches,
     writer::Writer,
 };
 
-const LOCK_FILE: &str = "sapwood.lock";
-
 pub(crate) struct Engine {
     db: DB,
-    /// Held as long as the database is open, and given back after it is closed: fields are dropped in order.
-    _lock: File,
+    /// Held as long as the database is open, and given back after it is closed: fields are dropped in order. `None` where there is no
+    /// lock file, as on a copy that is only read.
+    _lock: Option<File>,
     pub(crate) directory: PathBuf,
     pub(crate) options: EmbeddedOptions,
+    pub(crate) access: Access,
+    /// The network it holds, as it was named when the store was made. `None` if it was never named.
+    pub(crate) identity: Option<String>,
+    /// What the database was opened with; its counters are asked through it.
+    pub(crate) database: Options,
     pub(crate) policy: RwLock<Policy>,
     /// Whoever holds this is the one writer.
     pub(crate) writer: Mutex<Writer>,
@@ -84,12 +89,18 @@ impl Engine {
         directory: &Path,
         policy: Policy,
         options: EmbeddedOptions,
+        access: Access,
     ) -> Result<Self, StoreError> {
         policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
-        let lock = take_lock(directory)?;
+        options.validate()?;
+        let lock = access.lock(directory)?;
+        let database = columns::database_options(&options, access);
         let descriptors = columns::descriptors(&options);
-        let db = DB::open_cf_descriptors(&columns::database_options(&options), directory, descriptors)
-            .map_err(engine_error("opening the database"))?;
+        let db = match access {
+            Access::Read => DB::open_cf_descriptors_read_only(&database, directory, descriptors, false),
+            Access::Create | Access::Existing => DB::open_cf_descriptors(&database, directory, descriptors),
+        };
+        let db = db.map_err(engine_error("opening the database"))?;
         let mut write_options = WriteOptions::default();
         match options.durability {
             Durability::ProcessCrash => {}
@@ -103,6 +114,9 @@ impl Engine {
             _lock: lock,
             directory: directory.to_owned(),
             options,
+            access,
+            identity: None,
+            database,
             policy: RwLock::new(policy),
             writer: Mutex::new(Writer::new(State::default(), cache)),
             gate: Gate::default(),
@@ -115,66 +129,14 @@ impl Engine {
             write_options,
         };
         let state = engine.check_schema()?;
+        engine.check_identity()?;
         let rolling = engine.stored_utxo_set(state.last())?;
         engine.publish_utxo_set(&rolling);
         engine.writer.get_mut().rolling = rolling;
         engine.writer.get_mut().state = state.clone();
         *engine.published.get_mut() = state;
+        engine.log_options();
         Ok(engine)
-    }
-
-    /// Checks what the store was made with, or notes it in a new one.
-    fn check_schema(&self) -> Result<State, StoreError> {
-        let meta = self.column(Column::Meta)?;
-        let indexing = self.options.address_index;
-        let wanted = [u8::from(indexing.address) | u8::from(indexing.credential) << 1];
-        let Some(schema) = self.get(Column::Meta, SCHEMA_KEY)? else {
-            // Only what is empty may be taken for new: else a damaged store would be written over.
-            if self.get(Column::Meta, STATE_KEY)?.is_some() {
-                let missing = DecodeError::Inconsistent { what: "schema version", problem: "it is missing" };
-                return Err(corrupt("the schema version", missing));
-            }
-            let mut batch = WriteBatch::default();
-            batch.put_cf(meta, SCHEMA_KEY, SCHEMA.to_be_bytes());
-            batch.put_cf(meta, INDEXING_KEY, wanted);
-            batch.put_cf(meta, STATE_KEY, State::default().encode());
-            if self.options.utxo_hash {
-                self.put_utxo_set(&mut batch, Some(&UtxoSet::empty(true)))?;
-            }
-            self.write(batch)?;
-            return Ok(State::default());
-        };
-        let found =
-            schema.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
-                corrupt("the schema version", DecodeError::BadNumber { field: "schema version" })
-            })?;
-        if found == 0 {
-            // No program ever wrote it: whatever made it so may have damaged more.
-            let cause = DecodeError::UnknownValue { field: "schema version", value: 0 };
-            return Err(corrupt("the schema version", cause));
-        }
-        if found > SCHEMA {
-            let directory = self.directory.clone();
-            return Err(StoreError::NewerSchema { directory, found, known: SCHEMA });
-        }
-        let made_with = self.get(Column::Meta, INDEXING_KEY)?;
-        if made_with.as_deref() != Some(&wanted) {
-            let made_with = made_with.and_then(|bytes| bytes.first().copied()).unwrap_or(0);
-            let made_with = AddressIndexing { address: made_with & 1 != 0, credential: made_with & 2 != 0 };
-            let problem = format!(
-                "{} was made with address indexes {made_with:?}, but {indexing:?} was asked for: use the same setting, or \
-                 import into a new directory",
-                self.directory.display()
-            );
-            return Err(StoreError::BadOption { problem });
-        }
-        let state = self.get(Column::Meta, STATE_KEY)?.ok_or_else(|| {
-            corrupt(
-                "the store's state",
-                DecodeError::Inconsistent { what: "state", problem: "it is missing" },
-            )
-        })?;
-        State::decode(state).map_err(|cause| corrupt("the store's state", cause))
     }
 
     pub(crate) fn db(&self) -> &DB {
@@ -269,8 +231,11 @@ impl Engine {
         }
     }
 
-    /// Refuses if an earlier write failed.
+    /// Refuses if an earlier write failed, or the store is open for reading only.
     pub(crate) fn check_poison(&self) -> Result<(), StoreError> {
+        if self.access == Access::Read {
+            return Err(StoreError::ReadOnly { directory: self.directory.clone() });
+        }
         match self.poison.read().clone() {
             None => Ok(()),
             Some(cause) => Err(StoreError::Poisoned { cause }),
@@ -297,21 +262,5 @@ impl Engine {
     /// Refuses all further writes.
     pub(crate) fn poison(&self, cause: &str) {
         self.poison.write().get_or_insert_with(|| cause.to_owned());
-    }
-}
-
-/// Takes the directory for this process. RocksDB has a lock of its own, but no error kind to tell it by.
-fn take_lock(directory: &Path) -> Result<File, StoreError> {
-    let failed = |error: std::io::Error| StoreError::Engine {
-        doing: "locking the data directory",
-        cause: format!("{}: {error}", directory.display()),
-    };
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    let path = directory.join(LOCK_FILE);
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { directory: directory.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }

@@ -9,6 +9,7 @@ use sapwood_store::StoreError;
 use crate::{
     columns::{self, Column},
     engine::engine_error,
+    open::Access,
     options::EmbeddedOptions,
 };
 
@@ -45,7 +46,7 @@ impl Operations {
 impl Floor {
     /// Opens a copy of a store, made with a checkpoint.
     pub fn open(directory: &Path, options: &EmbeddedOptions) -> Result<Self, StoreError> {
-        let database = columns::database_options(options);
+        let database = columns::database_options(options, Access::Existing);
         let db = DB::open_cf_descriptors(&database, directory, columns::descriptors(options))
             .map_err(engine_error("opening the copy"))?;
         Ok(Self { db, write_options: WriteOptions::default() })

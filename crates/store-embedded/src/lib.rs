@@ -6,6 +6,7 @@
 //! # Layers
 //! - [`options`]: everything an operator may set, and what each setting risks.
 //! - `keys`, `columns`, `state`, `utxo_entry`: the layout. See `docs/formats.md`.
+//! - `open`: the lock, what a store was made with, migration of an older one.
 //! - `engine`: the open database, reading pages, poison after a failed write.
 //! - `writer`: the one writer: runs a transition, turns its changes into one `batch`, writes it.
 //! - `cache`, `watch`: hot records for the writer; which records changed under a prune that is under way.
@@ -37,6 +38,7 @@ pub mod floor;
 mod gate;
 mod keys;
 mod mined;
+mod open;
 pub mod options;
 mod prune;
 mod read;
@@ -54,7 +56,7 @@ pub use options::{Durability, EmbeddedOptions, Faults};
 use sapwood_rules::Policy;
 use sapwood_store::StoreError;
 
-use crate::engine::Engine;
+use crate::{engine::Engine, open::Access};
 
 /// A store in a directory. Cheap to clone; the last clone to be dropped closes it.
 #[derive(Clone)]
@@ -64,8 +66,55 @@ pub struct EmbeddedStore {
 
 impl EmbeddedStore {
     /// Opens the store in `directory`, or makes a new one there.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] if another process has it open, [`StoreError::OtherIdentity`] if it holds another network,
+    /// [`StoreError::NewerSchema`] if a newer program wrote it, [`StoreError::OptionOutOfRange`] and [`StoreError::BadOption`] for
+    /// options that cannot be.
     pub fn open(directory: &Path, policy: Policy, options: EmbeddedOptions) -> Result<Self, StoreError> {
-        Ok(Self { engine: Arc::new(Engine::open(directory, policy, options)?) })
+        Self::open_for(directory, policy, options, Access::Create)
+    }
+
+    /// Opens the store in `directory` for reading and writing, and makes none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`StoreError::NoStore`] if there is none.
+    pub fn open_existing(
+        directory: &Path,
+        policy: Policy,
+        options: EmbeddedOptions,
+    ) -> Result<Self, StoreError> {
+        Self::open_for(directory, policy, options, Access::Existing)
+    }
+
+    /// Opens the store in `directory` for reading: nothing in the directory changes, and none of it has to be writable, as with copies
+    /// and backups on read-only media. Any write is refused with [`StoreError::ReadOnly`]. The address indexes are those the store was
+    /// made with, whatever the options say.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`StoreError::NoStore`] if there is none. A store that another process writes to is
+    /// [`StoreError::Locked`].
+    pub fn open_read_only(
+        directory: &Path,
+        policy: Policy,
+        options: EmbeddedOptions,
+    ) -> Result<Self, StoreError> {
+        Self::open_for(directory, policy, options, Access::Read)
+    }
+
+    fn open_for(
+        directory: &Path,
+        policy: Policy,
+        options: EmbeddedOptions,
+        access: Access,
+    ) -> Result<Self, StoreError> {
+        Ok(Self { engine: Arc::new(Engine::open(directory, policy, options, access)?) })
+    }
+
+    /// The network it holds, as [`EmbeddedOptions::identity`] named it when the store was made or first opened with one. `None` if it
+    /// was never named.
+    pub fn identity(&self) -> Option<&str> {
+        self.engine.identity.as_deref()
     }
 
     /// Waits until nothing is left to flush or compact, so that disk use can be measured.

@@ -330,7 +330,7 @@ mod tests {
     use sapwood_types::{Block, Tx};
 
     use super::*;
-    use crate::EmbeddedOptions;
+    use crate::{EmbeddedOptions, open::Access};
 
     fn block(height: u32, tx: &Tx) -> Block {
         Block {
@@ -346,7 +346,8 @@ mod tests {
     #[test]
     fn preservations_that_no_record_has_are_worked_off_and_those_behind_them_end() {
         let directory = tempfile::tempdir().unwrap();
-        let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
+        let engine =
+            Engine::open(directory.path(), small(), EmbeddedOptions::default(), Access::Create).unwrap();
         let parent = coin("parent", 1);
         engine.apply_block(&block(1, &parent), ApplyOptions::default()).unwrap();
         engine.change(|change| preserve::preserve(&mut change.set, parent.txid, Height(8))).unwrap();
@@ -379,7 +380,8 @@ mod tests {
     #[test]
     fn what_is_known_of_a_child_is_its_own_record_not_its_parents_memory() {
         let directory = tempfile::tempdir().unwrap();
-        let engine = Engine::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
+        let engine =
+            Engine::open(directory.path(), small(), EmbeddedOptions::default(), Access::Create).unwrap();
         let parent = coin("parent", 1);
         let child = burn("child", &[(&parent, 0)]);
         for (height, tx) in [(1, &parent), (2, &child)] {

@@ -9,12 +9,14 @@ use sapwood_types::{
 };
 
 /// The schema this program writes. An older one is migrated when the store is opened, a newer one is refused.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
 pub(crate) const STATE_KEY: &[u8] = b"state";
 pub(crate) const INDEXING_KEY: &[u8] = b"address-index";
+pub(crate) const IDENTITY_KEY: &[u8] = b"identity";
 
-const VERSION: u8 = 1;
+/// Version 1 was without the count of spent outputs.
+const VERSION: u8 = 2;
 
 /// Where the chain stands, how much there is, and how far pruning got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +81,7 @@ impl State {
         to.varint(self.counts.records);
         to.varint(self.counts.unspent);
         to.varint(self.counts.unmined);
+        to.varint(self.counts.spent);
         if let Some(cursor) = &self.prune_cursor {
             to.sized(&cursor.0);
         }
@@ -88,7 +91,10 @@ impl State {
     pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         const WHAT: &str = "store state";
         let mut from = Reader::new(bytes);
-        from.version(WHAT, VERSION)?;
+        let version = from.u8(WHAT)?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(DecodeError::UnknownVersion { what: WHAT, found: version, known: VERSION });
+        }
         let flags = from.u8(WHAT)?;
         if flags > 3 {
             return Err(DecodeError::UnknownValue { field: "state flags", value: flags.into() });
@@ -104,6 +110,8 @@ impl State {
             records: from.varint("records")?,
             unspent: from.varint("unspent")?,
             unmined: from.varint("unmined")?,
+            // The migration of the schema counts them.
+            spent: if version > 1 { from.varint("spent")? } else { 0 },
         };
         let prune_cursor = if flags & 2 != 0 { Some(Cursor(from.sized("prune cursor")?)) } else { None };
         from.end(WHAT)?;
@@ -125,16 +133,16 @@ mod tests {
                 floor: Height(12),
             }),
             greatest_block_id: 8,
-            counts: Counts { records: 1, unspent: 200, unmined: 3 },
+            counts: Counts { records: 1, unspent: 200, unmined: 3, spent: 300 },
             prune_cursor: Some(Cursor(Bytes::from_static(b"cursor"))),
         }
     }
 
     #[test]
     fn the_state_is_written_as_documented() {
-        let golden: [&[u8]; 12] = [
+        let golden: [&[u8]; 13] = [
             // Version, and flags: a last block and a cursor.
-            &[1],
+            &[2],
             &[3],
             // The last block: id, height, hash.
             &[0, 0, 0, 7],
@@ -144,19 +152,31 @@ mod tests {
             &[0, 0, 0, 1],
             &[0, 0, 0, 12],
             &[0, 0, 0, 8],
-            // Records, unspent outputs, unmined records.
+            // Records, unspent outputs, unmined records, spent outputs.
             &[1],
             &[0xc8, 1],
             &[3],
+            &[0xac, 2],
             b"\x06cursor",
         ];
         assert_eq!(full().encode(), golden.concat());
         assert_eq!(State::decode(golden.concat().into()), Ok(full()));
-        let new: [u8; 9] = [1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let new: [u8; 10] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(State::default().encode(), new);
         // Fuzzing starts from the same bytes.
         assert_eq!(golden.concat(), include_bytes!("../../../fuzz/seeds/store_state/full"));
         assert_eq!(new, *include_bytes!("../../../fuzz/seeds/store_state/new"));
+    }
+
+    /// Version 1, as stores of schema 1 have it: without spent outputs.
+    #[test]
+    fn the_state_of_an_older_store_is_still_read() {
+        let older = include_bytes!("../../../fuzz/seeds/store_state/version_1");
+        let counts = Counts { spent: 0, ..full().counts };
+        assert_eq!(State::decode(Bytes::from_static(older)), Ok(State { counts, ..full() }));
+        for end in 0..older.len() {
+            assert!(State::decode(Bytes::from_static(&older[..end])).is_err(), "cut at {end}");
+        }
     }
 
     #[test]
@@ -174,8 +194,10 @@ mod tests {
             bytes[place] = value;
             State::decode(bytes.into())
         };
-        let version = DecodeError::UnknownVersion { what: "store state", found: 2, known: 1 };
-        assert_eq!(with(0, 2), Err(version));
+        let version = DecodeError::UnknownVersion { what: "store state", found: 3, known: 2 };
+        assert_eq!(with(0, 3), Err(version));
+        let version = DecodeError::UnknownVersion { what: "store state", found: 0, known: 2 };
+        assert_eq!(with(0, 0), Err(version));
         assert_eq!(with(1, 7), Err(DecodeError::UnknownValue { field: "state flags", value: 7 }));
     }
 

@@ -24,6 +24,7 @@ use crate::{
     columns::Column,
     engine::Engine,
     keys,
+    open::Access,
     state::Chain,
     writer::{Change, PoisonOnPanic, Prepared, Writer},
 };
@@ -31,6 +32,7 @@ use crate::{
 impl Engine {
     pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
         let _pass = self.gate.block();
+        self.check_room()?;
         self.change(|change| change.apply_block(block, options))
     }
 
@@ -46,7 +48,11 @@ impl Engine {
         for next in blocks.iter().map(Some).chain([None]) {
             let prepare = |writer: &Writer, under_way: Option<&Prepared>| {
                 let (block, options) = next?;
-                Some(self.prepare(writer, under_way, |change| change.apply_block(block, *options)))
+                let apply = |change: &mut Change| {
+                    self.check_room()?;
+                    change.apply_block(block, *options)
+                };
+                Some(self.prepare(writer, under_way, apply))
             };
             let prepared = match under_way.take() {
                 None => self.check_poison().map(|()| prepare(writer, None)),
@@ -153,6 +159,7 @@ impl StoreWrite for EmbeddedStore {
                 .iter()
                 .flat_map(|item| item.tx.inputs.iter().map(|input| input.outpoint.txid).chain([item.tx.txid]))
                 .collect();
+            engine.check_room()?;
             engine.change_each(
                 &batch,
                 |change| change.set.load(touched),
@@ -305,7 +312,14 @@ impl StoreWrite for EmbeddedStore {
 
     async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
         policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
-        self.run(move |engine| *engine.policy.write() = policy).await
+        self.run(move |engine| {
+            if engine.access == Access::Read {
+                return engine.check_poison();
+            }
+            *engine.policy.write() = policy;
+            Ok(())
+        })
+        .await?
     }
 }
 

@@ -219,6 +219,7 @@ impl Engine {
         let rolling = rolling.rolled(rolled);
         let records = changes.masters.len();
         trace!(records, ?decided, ?collected, put_together = ?clock.lap(), "prepared");
+        self.reached("prepared")?;
         Ok((result, Some((batch, Prepared { changes, deleted, state, rolling, lowest_due }))))
     }
 
@@ -285,5 +286,79 @@ impl Engine {
             Ok::<_, StoreError>((done, failed))
         })?;
         if failed.is_empty() { Ok(done) } else { Err(BatchError::Items { failed, total: items.len() }) }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
+mod tests {
+    use sapwood_conformance::fixtures::{block_hash, burn, coin, context, mined_in, small};
+    use sapwood_rules::{ChildEvidence, KeepReason, Verdict};
+    use sapwood_store::{ApplyOptions, DeleteDue, MineRequest, RollbackMode, StorePrune, StoreWrite};
+    use sapwood_types::{Block, Slot, Spender, Tx};
+
+    use super::*;
+    use crate::{EmbeddedOptions, EmbeddedStore};
+
+    async fn apply(store: &EmbeddedStore, height: u32, txs: Vec<Tx>) {
+        let block = Block {
+            height: Height(height),
+            hash: block_hash(&height.to_string()),
+            parent: block_hash(&(height - 1).to_string()),
+            time: 0,
+            txs,
+        };
+        store.apply_block(Arc::new(block), ApplyOptions::default()).await.unwrap();
+    }
+
+    /// Makes a parent on disk say that its only output was spent at 2, behind the back of all that is in memory.
+    fn forge(engine: &Engine, parent: &Tx, child: &Tx) {
+        let found = engine.read_masters(&[parent.txid], &ReadOptions::default()).unwrap().remove(0);
+        let mut page = found.unwrap().page().unwrap();
+        page.page.slots[0] = Slot::spent(Spender::new(child.txid, 0), Some(Height(2)));
+        let mut batch = WriteBatch::default();
+        batch.put_cf(engine.column(Column::Tx).unwrap(), parent.txid.0, page.encode());
+        engine.write(batch).unwrap();
+    }
+
+    /// What is known of mined heights follows every way in which a child stops being mined, or is mined elsewhere. The parent's memory is
+    /// forged, so only the check of the child itself stands between it and deletion.
+    #[tokio::test]
+    async fn the_check_of_children_knows_what_was_rolled_back() {
+        let to_1 = Some((Height(1), block_hash("1")));
+        for (way, found) in [("rolled back", None), ("unset", None), ("mined elsewhere", Some(Height(3)))] {
+            let directory = tempfile::tempdir().unwrap();
+            let store = EmbeddedStore::open(directory.path(), small(), EmbeddedOptions::default()).unwrap();
+            let (parent, child) = (coin("parent", 1), burn("child", &[(&coin("parent", 1), 0)]));
+            apply(&store, 1, vec![parent.clone()]).await;
+            apply(&store, 2, vec![child.clone()]).await;
+            match way {
+                "unset" => {
+                    let request = MineRequest { block: mined_in(2, 2), unset: true };
+                    store.set_mined(vec![child.txid], request, Height(3)).await.unwrap();
+                }
+                _ => _ = store.roll_back(to_1, RollbackMode::Node).await.unwrap(),
+            }
+            let last = store.engine.published.read().last().unwrap().height.0;
+            for height in last + 1..=12 {
+                let again = way == "mined elsewhere" && height == 3;
+                apply(&store, height, again.then(|| child.clone()).into_iter().collect()).await;
+            }
+            forge(&store.engine, &parent, &child);
+            let request = DeleteDue {
+                txids: vec![parent.txid],
+                context: context(12, 5, &[]),
+                check_children: true,
+                save_cursor: None,
+                spare_external: false,
+            };
+            let verdict = store.delete_due(request).await.unwrap().remove(0).verdict;
+            let disagrees = KeepReason::ChildDisagrees {
+                child: child.txid,
+                remembered: Some(Height(2)),
+                found: ChildEvidence::Present { mined_at: found },
+            };
+            assert_eq!(verdict, Verdict::Kept(disagrees), "{way}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use harness::options;
-use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
+use sapwood_conformance::fixtures::{block_hash, burn, child, coin, context, small, spent};
 use sapwood_rules::{KeepReason, Verdict};
 use sapwood_store::{ApplyOptions, DeleteDue, StoreError, StorePrune, StoreRead, StoreWrite};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore, Faults};
@@ -21,9 +21,9 @@ use sapwood_types::{Block, Height, Tx};
 /// Long enough for another thread to do whatever it does beside a write.
 const BESIDE: Duration = Duration::from_millis(50);
 
-/// Stops the next visitor of a point until it is let go, or makes it fail.
+/// Stops the next visitor of each of several points until it is let go, or makes it fail.
 #[derive(Default)]
-struct Point(Mutex<Option<Stop>>);
+struct Point(Mutex<Vec<Stop>>);
 
 /// Where somebody is to be stopped.
 struct Stop {
@@ -42,8 +42,8 @@ impl Point {
     fn stop_at(&self, point: &'static str) -> Visit {
         let (here, arrived) = channel();
         let (go, told) = channel();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Stop { point, arrived: here, go: told });
+        let stop = Stop { point, arrived: here, go: told };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stop);
         Visit { arrived, go }
     }
 }
@@ -51,7 +51,8 @@ impl Point {
 impl Faults for Point {
     fn reached(&self, point: &'static str) -> Result<(), String> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(stop) = waiting.take_if(|stop| stop.point == point) else { return Ok(()) };
+        let Some(at) = waiting.iter().position(|stop| stop.point == point) else { return Ok(()) };
+        let stop = waiting.remove(at);
         drop(waiting);
         stop.arrived.send(()).unwrap();
         stop.go.recv().unwrap_or(Ok(()))
@@ -178,4 +179,60 @@ async fn a_write_that_fails_ends_a_row_of_blocks() {
     let store = EmbeddedStore::open(directory.path(), small(), options()).unwrap();
     assert_eq!(store.last_applied().await.unwrap().unwrap().height, Height(3));
     store.apply_block(Arc::new(block(4, &coin("again", 1))), ApplyOptions::default()).await.unwrap();
+}
+
+/// Each block of a row is worked on while the one before it is stopped just before its write. All of them spend from the same further
+/// pages, one of which the row itself made: every spend must be there in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_see_the_further_pages_that_the_block_before_is_writing() {
+    const ENOUGH: Duration = Duration::from_secs(60);
+    let directory = tempfile::tempdir().unwrap();
+    let (store, point, ..) = scene(directory.path()).await;
+    let wide = coin("wide", 300);
+    store.apply_block(Arc::new(block(3, &wide)), ApplyOptions::default()).await.unwrap();
+    let new = child("new", &[(&wide, 200), (&wide, 256)], 300);
+    let mut txs = vec![new.clone()];
+    txs.extend((1..4).map(|number| {
+        child(
+            &format!("spender {number}"),
+            &[(&wide, 200 + number), (&wide, 256 + number), (&new, 128 + number)],
+            1,
+        )
+    }));
+    let blocks: Vec<_> =
+        (4..).zip(&txs).map(|(height, tx)| (Arc::new(block(height, tx)), ApplyOptions::default())).collect();
+    let mut prepared = point.stop_at("prepared");
+    let applying = tokio::spawn({
+        let store = store.clone();
+        async move { store.apply_blocks(blocks).await }
+    });
+    for next in 1..txs.len() {
+        prepared.arrived.recv_timeout(ENOUGH).unwrap();
+        let writing = point.stop_at("before-write");
+        let next_prepared = point.stop_at("prepared");
+        prepared.go.send(Ok(())).unwrap();
+        writing.arrived.recv_timeout(ENOUGH).unwrap();
+        // The next block is decided while the one before it is not on disk.
+        next_prepared
+            .arrived
+            .recv_timeout(ENOUGH)
+            .unwrap_or_else(|_| panic!("block {next} waits for the write"));
+        writing.go.send(Ok(())).unwrap();
+        prepared = next_prepared;
+    }
+    prepared.go.send(Ok(())).unwrap();
+    let done = applying.await.unwrap();
+    assert_eq!((done.applied.len(), done.refused), (txs.len(), None));
+    let record = store.get(wide.txid).await.unwrap().unwrap();
+    let made = store.get(new.txid).await.unwrap().unwrap();
+    for (number, tx) in txs.iter().enumerate() {
+        let at = Some(4 + number as u32);
+        assert_eq!(record.slots[200 + number], spent(tx, 0, at), "block {number}");
+        assert_eq!(record.slots[256 + number], spent(tx, 1, at), "block {number}");
+        if number > 0 {
+            assert_eq!(made.slots[128 + number], spent(tx, 2, at), "block {number}");
+        }
+    }
+    let report = harness::verify(&store).await;
+    assert!(report.is_clean(), "{report}");
 }

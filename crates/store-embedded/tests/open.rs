@@ -120,10 +120,10 @@ fn worker() {
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_a_hint() {
     let directory = a_store().await;
-    Raw::open(directory.path()).put("meta", "schema", 2u32.to_be_bytes());
+    Raw::open(directory.path()).put("meta", "schema", 3u32.to_be_bytes());
     let path = directory.path().to_owned();
-    let newer = StoreError::NewerSchema { directory: path.clone(), found: 2, known: 1 };
-    let parts = [path.to_str().unwrap(), "schema version 2", "up to 1", "newer program", "backup"];
+    let newer = StoreError::NewerSchema { directory: path.clone(), found: 3, known: 2 };
+    let parts = [path.to_str().unwrap(), "schema version 3", "up to 2", "newer program", "backup"];
     assert_refused(directory.path(), options(), &newer, &parts);
 }
 
@@ -213,7 +213,7 @@ async fn a_store_without_its_schema_is_not_taken_for_a_new_one() {
     let directory = a_store().await;
     Raw::open(directory.path()).delete("meta", "schema");
     assert_corrupt(directory.path(), "schema");
-    Raw::open(directory.path()).put("meta", "schema", 1u32.to_be_bytes());
+    Raw::open(directory.path()).put("meta", "schema", 2u32.to_be_bytes());
     let store = open(directory.path()).unwrap();
     assert!(store.get(coin("one", 2).txid).await.unwrap().is_some());
 }

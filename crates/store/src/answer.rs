@@ -145,6 +145,16 @@ pub struct Counts {
     pub unspent: u64,
     /// Stored transactions that are not mined on the longest chain.
     pub unmined: u64,
+    /// Outputs that a stored or pruned transaction spends. Pruning leaves it as it is, a rollback undoes what its blocks added.
+    pub spent: u64,
+}
+
+impl Counts {
+    /// Outputs that were ever created: those that are unspent or frozen, and those that are spent. Outputs that can never be spent
+    /// are not kept and not counted.
+    pub fn created(&self) -> u64 {
+        self.unspent.saturating_add(self.spent)
+    }
 }
 
 /// What the engine tells about one part of the store.
@@ -156,6 +166,53 @@ pub struct EngineStats {
     pub figures: BTreeMap<String, u64>,
     /// The engine's own report, for people.
     pub text: String,
+}
+
+/// What the engine wrote to the device since the store was opened, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineWrites {
+    /// Bytes of the writes that were asked for: records, indexes, undo and state.
+    pub applied_bytes: u64,
+    /// Bytes written to the write-ahead log.
+    pub log_bytes: u64,
+    /// How often the log was synced to the device.
+    pub log_syncs: u64,
+    /// Bytes written when memory was flushed to files.
+    pub flush_bytes: u64,
+    /// Bytes written when files were compacted.
+    pub compaction_bytes: u64,
+    /// Bytes read when files were compacted.
+    pub compaction_read_bytes: u64,
+}
+
+impl EngineWrites {
+    /// Bytes written in all.
+    pub fn total_bytes(&self) -> u64 {
+        self.log_bytes.saturating_add(self.flush_bytes).saturating_add(self.compaction_bytes)
+    }
+
+    /// Bytes written for each byte that was asked for. `None` before the first write.
+    pub fn amplification(&self) -> Option<f64> {
+        (self.applied_bytes > 0).then(|| self.total_bytes() as f64 / self.applied_bytes as f64)
+    }
+}
+
+/// The room on the disk that holds the store, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// What this process may still write.
+    pub free_bytes: u64,
+    /// The size of the file system.
+    pub total_bytes: u64,
+    /// What has to stay free: with less, no block is applied. 0 if that is turned off.
+    pub reserve_bytes: u64,
+}
+
+impl DiskRoom {
+    /// Whether less is free than has to be.
+    pub fn is_short(&self) -> bool {
+        self.free_bytes < self.reserve_bytes
+    }
 }
 
 /// What `verify` found.

@@ -2,8 +2,6 @@
 //!
 //! Index entries are a function of a page before and after. Nothing keeps them by hand.
 
-use std::sync::Arc;
-
 use sapwood_rules::settled;
 use sapwood_types::{
     AddressHash, AllSlots, DecodeError, Height, MasterFront, MasterPage, OutPoint, Output, OutputPage,
@@ -59,6 +57,8 @@ pub struct Facts {
     pub open: u32,
     /// Outputs on this page that are unspent or frozen.
     unspent: u32,
+    /// Outputs on this page that are spent.
+    spent: u32,
     /// The lowest height at which a spender was mined that a slot of this page still names.
     lowest_spender: Option<Height>,
 }
@@ -82,6 +82,7 @@ impl Facts {
             mined_at: head.mined_at(),
             open: slots.open(),
             unspent: unspent(slots.first_page()) as u32,
+            spent: spent(slots.first_page()) as u32,
             lowest_spender: slots
                 .first_page()
                 .iter()
@@ -305,6 +306,8 @@ pub struct CountChanges {
     pub unspent: i64,
     /// Unmined transactions.
     pub unmined: i64,
+    /// Spent outputs.
+    pub spent: i64,
 }
 
 impl CountChanges {
@@ -315,18 +318,27 @@ impl CountChanges {
             self.records += sign;
             self.unmined += sign * i64::from(facts.mined_at.is_none());
             self.unspent += sign * i64::from(facts.unspent);
+            self.spent += sign * i64::from(facts.spent);
         }
     }
 
     /// A further page changes.
     pub fn add_page(&mut self, entry: &Entry<OutputPage>) {
-        let count = |page: &Option<Arc<OutputPage>>| page.as_ref().map_or(0, |page| unspent(&page.slots));
-        self.unspent += count(&entry.now) - count(&entry.before);
+        for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
+            let Some(page) = page else { continue };
+            self.unspent += sign * unspent(&page.slots);
+            self.spent += sign * spent(&page.slots);
+        }
     }
 }
 
 fn unspent(slots: &[Slot]) -> i64 {
     slots.iter().filter(|slot| is_listed(slot)).count() as i64
+}
+
+/// How many of these outputs are spent.
+pub fn spent(slots: &[Slot]) -> i64 {
+    slots.iter().filter(|slot| matches!(slot, Slot::Spent { .. } | Slot::Settled { .. })).count() as i64
 }
 
 impl Counts {
@@ -337,6 +349,7 @@ impl Counts {
             records: self.records.saturating_add_signed(by.records),
             unspent: self.unspent.saturating_add_signed(by.unspent),
             unmined: self.unmined.saturating_add_signed(by.unmined),
+            spent: self.spent.saturating_add_signed(by.spent),
         }
     }
 }

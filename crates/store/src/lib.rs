@@ -31,8 +31,8 @@ pub mod utxo_set;
 pub mod working_set;
 
 pub use answer::{
-    AddressKind, Applied, AppliedBlocks, Counts, Cursor, DueRecord, EngineStats, Judged, Order, Page,
-    RolledBack, UnminedTx, Utxo, VerifyReport,
+    AddressKind, Applied, AppliedBlocks, Counts, Cursor, DiskRoom, DueRecord, EngineStats, EngineWrites,
+    Judged, Order, Page, RolledBack, UnminedTx, Utxo, VerifyReport,
 };
 pub use changes::{AddressIndexing, Changes, IndexChange};
 pub use error::{

@@ -248,6 +248,16 @@ pub trait StoreDiagnose: Send + Sync {
     /// What the engine tells, by part.
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError>;
 
+    /// What the engine wrote since the store was opened. `None` for a store that does not count it.
+    async fn engine_writes(&self) -> Result<Option<EngineWrites>, StoreError> {
+        Ok(None)
+    }
+
+    /// The room on the disk that holds the store. `None` for a store that is on none.
+    async fn disk_room(&self) -> Result<Option<DiskRoom>, StoreError> {
+        Ok(None)
+    }
+
     /// Writes a consistent copy of the store to a new directory while it runs.
     async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError>;
 }

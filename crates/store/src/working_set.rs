@@ -484,3 +484,127 @@ impl<'a> WorkingSet<'a> {
         Ok(Changes { masters, extras, ids })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
+mod tests {
+    use bytes::Bytes;
+    use sapwood_types::Output;
+
+    use super::*;
+
+    const TXID: TxId = TxId([7; 32]);
+    /// On the first page, and on each of two further ones.
+    const PLACES: [OutPoint; 3] = [
+        OutPoint { txid: TXID, vout: 5 },
+        OutPoint { txid: TXID, vout: 130 },
+        OutPoint { txid: TXID, vout: 299 },
+    ];
+
+    /// One record of three pages.
+    struct OneRecord {
+        master: MasterPage,
+        extras: Vec<Arc<OutputPage>>,
+    }
+
+    fn tx(txid: TxId, outputs: usize) -> Tx {
+        Tx {
+            txid,
+            version: 1,
+            locktime: 0,
+            fee: None,
+            size: 100,
+            coinbase: false,
+            inputs: Vec::new(),
+            outputs: vec![Output::new(1, &b"script"[..]); outputs],
+            raw: Bytes::new(),
+        }
+    }
+
+    impl OneRecord {
+        fn new() -> Self {
+            let (master, extras) = pages_of(&tx(TXID, 300), TxHead::default());
+            Self { master, extras: extras.into_iter().map(Arc::new).collect() }
+        }
+    }
+
+    impl PageSource for OneRecord {
+        fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
+            let stored = |txid: &TxId| {
+                (*txid == TXID).then(|| StoredMaster::of(&self.master, &mut Scratch::default()))
+            };
+            Ok(txids.iter().map(stored).collect())
+        }
+
+        fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
+            let page = |(txid, number): &PageKey| {
+                let page = self.extras.get(*number as usize - 1).filter(|_| *txid == TXID)?;
+                Some(Arc::clone(page))
+            };
+            Ok(keys.iter().map(page).collect())
+        }
+    }
+
+    /// What every transition does but one that fails half-way: changes before all is checked.
+    fn fail(set: &mut WorkingSet, change: impl FnOnce(&mut WorkingSet)) {
+        let failed: Result<(), &str> = set.attempt(|set| {
+            change(set);
+            Err("after it has changed something")
+        });
+        assert!(failed.is_err());
+    }
+
+    #[test]
+    fn a_failed_attempt_leaves_every_page_as_it_was() {
+        let source = OneRecord::new();
+        let mut set = WorkingSet::new(&source);
+        fail(&mut set, |set| {
+            for place in PLACES {
+                set.set_slot(place, Slot::Frozen).unwrap();
+            }
+        });
+        assert_eq!(set.slots(TXID).unwrap(), [Slot::Unspent; 300]);
+        assert!(set.into_changes(None).unwrap().is_empty(), "nothing is written");
+    }
+
+    #[test]
+    fn a_failed_attempt_leaves_what_an_earlier_one_did_to_the_same_pages() {
+        let source = OneRecord::new();
+        let mut set = WorkingSet::new(&source);
+        let first: Result<(), StoreError> =
+            set.attempt(|set| PLACES.into_iter().try_for_each(|place| set.set_slot(place, Slot::Frozen)));
+        first.unwrap();
+        let expected = set.pages(TXID).unwrap();
+        fail(&mut set, |set| {
+            for place in PLACES {
+                set.set_slot(place, Slot::Unspent).unwrap();
+                set.set_slot(OutPoint::new(TXID, place.vout - 1), Slot::Frozen).unwrap();
+            }
+        });
+        fail(&mut set, |set| set.remove(TXID).unwrap());
+        fail(&mut set, |set| set.set_conflicting_since(TXID, Some(Height(3))).unwrap());
+        assert_eq!(set.pages(TXID).unwrap(), expected);
+        let changes = set.into_changes(None).unwrap();
+        let changed: Vec<u32> = changes.extras.iter().map(|((_, number), _)| *number).collect();
+        assert_eq!((changes.masters.len(), changed), (1, vec![1, 2]));
+    }
+
+    #[test]
+    fn a_record_that_a_failed_attempt_made_is_not_there() {
+        let source = OneRecord::new();
+        let mut set = WorkingSet::new(&source);
+        let other = TxId([8; 32]);
+        fail(&mut set, |set| set.insert_new(&tx(other, 300), TxHead::default()).unwrap());
+        assert!(!set.contains(other).unwrap());
+        assert!(set.into_changes(None).unwrap().is_empty());
+        // Removed and made again with fewer pages, and all of it taken back.
+        let mut set = WorkingSet::new(&source);
+        let expected = set.pages(TXID).unwrap();
+        fail(&mut set, |set| {
+            set.remove(TXID).unwrap();
+            set.insert_new(&tx(TXID, 200), TxHead::default()).unwrap();
+        });
+        assert_eq!(set.pages(TXID).unwrap(), expected);
+        assert!(set.into_changes(None).unwrap().is_empty());
+    }
+}

@@ -297,7 +297,7 @@ impl StorePrune for ModelStore {
 impl StoreDiagnose for ModelStore {
     /// Not a hash one would compare with another store's: only equal states of one model have equal ones.
     async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
-        let model = Model { forget_bound: None, ..self.read().clone() };
+        let model = Model { forget_bound: None, pruned_outputs: 0, ..self.read().clone() };
         let text = format!("{model:?}");
         let half = |seed: &[u8]| sapwood_types::AddressHash::of_script(&[seed, text.as_bytes()].concat()).0;
         let mut digest = [0; 32];

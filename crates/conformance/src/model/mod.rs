@@ -101,6 +101,8 @@ pub struct Model {
     undo: BTreeMap<Height, Arc<ModelUndo>>,
     greatest_block_id: u32,
     prune_cursor: Option<Cursor>,
+    /// Spent outputs of records that were pruned.
+    pruned_outputs: u64,
 }
 
 impl Model {
@@ -117,6 +119,7 @@ impl Model {
             undo: BTreeMap::new(),
             greatest_block_id: 0,
             prune_cursor: None,
+            pruned_outputs: 0,
         }
     }
 

@@ -27,6 +27,12 @@ pub fn settled_since(record: &TxRecord) -> Option<Height> {
     children.chain([own]).max()
 }
 
+/// How many outputs of a record are spent.
+pub(super) fn spent_outputs(record: &TxRecord) -> u64 {
+    let is_spent = |slot: &&Slot| matches!(slot, Slot::Spent { .. } | Slot::Settled { .. });
+    record.slots.iter().filter(is_spent).count() as u64
+}
+
 impl Model {
     /// All records settled at or below a height, by height and id.
     pub fn due(&self, settled_up_to: Height) -> Vec<DueRecord> {
@@ -81,9 +87,11 @@ impl Model {
                     spared = true;
                 }
                 Some(record) if judged.verdict.may_go() => {
+                    let spent = spent_outputs(record);
                     if record.head.is_conflicting() {
                         self.unlist_with_parents(txid);
                     }
+                    self.pruned_outputs += spent;
                     self.remove(txid);
                 }
                 Some(_) => {}

@@ -6,7 +6,7 @@ use sapwood_rules::{SpendStatus, spendability::status};
 use sapwood_store::{AddressKind, Counts, Order, UnminedTx, Utxo};
 use sapwood_types::{AddressHash, BlockMark, Height, OutPoint, ReplacedRecord, Slot, TxId, TxRecord, Undo};
 
-use super::{Model, ModelUndo, blocks::Replaced};
+use super::{Model, ModelUndo, blocks::Replaced, pruning::spent_outputs};
 
 impl Model {
     /// A record as the store under test shows it.
@@ -123,6 +123,8 @@ impl Model {
             records: self.records.len() as u64,
             unspent: slots.filter(|slot| matches!(slot, Slot::Unspent | Slot::Frozen)).count() as u64,
             unmined: self.unmined_by_age().len() as u64,
+            spent: self.pruned_outputs
+                + self.records.values().map(|record| spent_outputs(record)).sum::<u64>(),
         }
     }
 

@@ -199,6 +199,17 @@ macro_rules! conformance_cases {
                 a_row_ends_before_the_first_bad_block,
                 a_row_sees_what_the_block_before_spent,
                 a_row_begins_where_the_chain_ends,
+                blocks_in_a_row_share_a_page,
+                a_refused_block_leaves_the_pages_of_the_one_before,
+                a_row_after_a_rollback_sees_what_was_rolled_back,
+            }
+            further_pages {
+                a_rollback_reaches_every_page,
+                mining_reaches_every_page,
+                freezing_and_reassigning_reach_every_page,
+                losing_and_winning_reach_every_page,
+                a_failed_item_leaves_every_page,
+                spent_outputs_are_counted_on_every_page,
             }
             refused_blocks {
                 only_the_next_height_is_next,
@@ -217,6 +228,7 @@ macro_rules! conformance_cases {
                 amounts_are_checked_where_asked_for,
             }
             rollback {
+                a_smaller_window_forgets_nobody_above_the_old_floor,
                 for_a_node_transactions_are_unmined_again,
                 for_a_follower_everything_is_as_it_was,
                 what_was_waiting_before_waits_again,
@@ -313,6 +325,8 @@ macro_rules! conformance_cases {
                 waterfalls_96_undo_is_written_for_every_block,
                 erigon_3658_policy_changes_at_run_time,
                 erigon_3658_an_unsafe_policy_is_refused_at_run_time,
+                teranode_1769_failure_at_each_input,
+                teranode_1705_nothing_probable_decides,
             }
             concurrency {
                 the_same_spend_twenty_times_and_its_rival_always_fails,

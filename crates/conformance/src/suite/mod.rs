@@ -17,6 +17,7 @@ pub mod create;
 pub mod digest;
 pub mod due;
 pub mod freeze;
+pub mod further_pages;
 pub mod incidents;
 pub mod mined;
 pub mod paging;

@@ -207,7 +207,11 @@ pub async fn what_was_written_over_comes_back(factory: &dyn StoreFactory) {
         assert_ne!(s.records(&[&minted]).await, before, "the case itself");
         back(&s, base, mode).await;
         assert_eq!(s.records(&[&minted]).await, before, "{mode:?}");
-        assert_eq!(s.counts().await, Ok(Counts { records: 1, unspent: 130, unmined: 0 }), "{mode:?}");
+        assert_eq!(
+            s.counts().await,
+            Ok(Counts { records: 1, unspent: 130, unmined: 0, spent: 0 }),
+            "{mode:?}"
+        );
         s.sound().await;
     }
 }
@@ -506,4 +510,33 @@ pub async fn what_is_forgotten_gives_back_what_was_settled(factory: &dyn StoreFa
     assert!(rolled.forgotten.contains(&tx.txid), "{rolled:?}");
     assert_eq!(s.record(&root).await.slots, [Slot::Unspent, Slot::Unspent]);
     s.sound().await;
+}
+
+/// A smaller window moves the floor only with the next block. Until then a rollback can reach the old one, and a write that touches a
+/// parent must not make it forget who spent it above that floor.
+pub async fn a_smaller_window_forgets_nobody_above_the_old_floor(factory: &dyn StoreFactory) {
+    for mode in BOTH {
+        let s =
+            Subject::new(factory, sapwood_rules::Policy { retention: 10, reorg_window: 10, ..small() }).await;
+        let (parent, wide) = (coin("parent", 2), coin("wide", 200));
+        s.start(1, &[&parent, &wide]).await;
+        let base = s.extend(&[]).await.block;
+        let tx = child("tx", &[(&parent, 0), (&wide, 0), (&wide, 150)], 1);
+        s.extend(&[&tx]).await;
+        s.extend_to(12).await;
+        assert_eq!(s.rollback_floor().await, Ok(Some(Height(2))), "the case itself");
+        let smaller = sapwood_rules::Policy { retention: 1, reorg_window: 1, ..small() };
+        s.set_policy(smaller).await.expect("a smaller window");
+        assert_eq!(s.rollback_floor().await, Ok(Some(Height(2))), "until the next block");
+        s.freeze(vec![op(&parent, 1), op(&wide, 1), op(&wide, 151)]).await.expect("freeze");
+        let slots = async || [s.slot(&parent, 0).await, s.slot(&wide, 0).await, s.slot(&wide, 150).await];
+        assert_eq!(slots().await, [0, 1, 2].map(|vin| spent(&tx, vin, Some(3))));
+        back(&s, base, mode).await;
+        let expected = match mode {
+            RollbackMode::Node => [0, 1, 2].map(|vin| spent(&tx, vin, None)),
+            RollbackMode::Follower => [Slot::Unspent; 3],
+        };
+        assert_eq!(slots().await, expected);
+        s.sound().await;
+    }
 }

@@ -123,3 +123,105 @@ pub async fn a_row_begins_where_the_chain_ends(factory: &dyn StoreFactory) {
     assert_eq!((done.applied, s.digest().await), (vec![], before));
     s.sound().await;
 }
+
+/// Blocks in a row that spend from the same further page, and from further pages the row itself made: nothing is lost, whichever of
+/// them is being written when the next is worked on.
+pub async fn blocks_in_a_row_share_a_page(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let wide = coin("wide", 300);
+    s.start(1, &[&wide]).await;
+    let new = child("new", &[(&wide, 0)], 300);
+    let spenders: Vec<Tx> = (0..5)
+        .map(|number| {
+            let vout = 128 + number;
+            child(&format!("spender {number}"), &[(&wide, vout), (&new, vout), (&wide, 255 + number)], 1)
+        })
+        .collect();
+    let mut lists: Vec<Vec<&Tx>> = vec![vec![&new, &spenders[0]]];
+    lists.extend(spenders[1..].iter().map(|tx| vec![tx]));
+    let lists: Vec<&[&Tx]> = lists.iter().map(Vec::as_slice).collect();
+    let blocks = row(&s, &lists).await;
+    let done = apply(&s, &blocks).await;
+    assert_eq!((done.applied.len(), done.refused), (5, None));
+    for (number, tx) in (0..).zip(&spenders) {
+        let at = Some(2 + number);
+        assert_eq!(s.slot(&wide, 128 + number).await, spent(tx, 0, at), "block {number}");
+        assert_eq!(s.slot(&new, 128 + number).await, spent(tx, 1, at), "block {number}");
+        assert_eq!(s.slot(&wide, 255 + number).await, spent(tx, 2, at), "block {number}");
+    }
+    assert_eq!(s.counts().await.expect("counts").spent, 16);
+    // Back into the midst of the row.
+    let target = Some((blocks[1].height, blocks[1].hash));
+    s.roll_back(target, sapwood_store::RollbackMode::Follower).await.expect("roll back");
+    for (number, tx) in (0..).zip(&spenders) {
+        let expected = if number < 2 { spent(tx, 0, Some(2 + number)) } else { sapwood_types::Slot::Unspent };
+        assert_eq!(s.slot(&wide, 128 + number).await, expected, "block {number}");
+    }
+    s.sound().await;
+}
+
+/// A block is refused after it has spent from the pages the block before it spent from: those are as the block before left them, and the
+/// right block goes on from there.
+pub async fn a_refused_block_leaves_the_pages_of_the_one_before(factory: &dyn StoreFactory) {
+    let prepared = async || {
+        let s = Subject::new(factory, small()).await;
+        s.start(1, &[&coin("wide", 300)]).await;
+        s
+    };
+    let (s, single) = (prepared().await, prepared().await);
+    let wide = coin("wide", 300);
+    let good = child("good", &[(&wide, 1), (&wide, 130)], 200);
+    let bad = child("bad", &[(&wide, 2), (&wide, 131), (&good, 150), (&wide, 130)], 1);
+    let never = child("never", &[(&wide, 132)], 1);
+    let blocks = row(&s, &[&[&good], &[&bad], &[&never]]).await;
+    let done = apply(&s, &blocks).await;
+    assert_eq!(done.applied.len(), 1);
+    let refusal = SpendRefusal::Spent { by: by(&good, 1), mined_at: Some(Height(2)) };
+    let input = InputRefusal { vin: 3, outpoint: op(&wide, 130), refusal };
+    assert_eq!(done.refused, Some(refused_tx(&blocks[1], &bad, TxProblem::Input(input))));
+    single.try_apply(&blocks[0]).await.expect("a good block");
+    assert_eq!(s.digest().await, single.digest().await);
+    assert_eq!(s.counts().await, single.counts().await);
+    assert_eq!(s.rolling_utxo_set().await, single.rolling_utxo_set().await);
+    let right = child("right", &[(&wide, 2), (&wide, 131), (&good, 150)], 1);
+    let after = child("after", &[(&wide, 132)], 1);
+    let blocks = row(&s, &[&[&right], &[&after]]).await;
+    assert_eq!(apply(&s, &blocks).await.refused, None);
+    for block in &blocks {
+        single.try_apply(block).await.expect("a good block");
+    }
+    assert_eq!(s.digest().await, single.digest().await);
+    s.sound().await;
+    single.sound().await;
+}
+
+/// Nothing of a branch that was rolled back is left where the next blocks look.
+pub async fn a_row_after_a_rollback_sees_what_was_rolled_back(factory: &dyn StoreFactory) {
+    for mode in [sapwood_store::RollbackMode::Node, sapwood_store::RollbackMode::Follower] {
+        let s = Subject::new(factory, small()).await;
+        let (plain, wide) = (coin("plain", 3), coin("wide", 300));
+        let base = s.start(1, &[&plain, &wide]).await.block;
+        let old = child("old", &[(&plain, 0), (&wide, 200)], 200);
+        let heir = child("heir", &[(&old, 150), (&old, 0)], 1);
+        let blocks = row(&s, &[&[&old], &[&heir]]).await;
+        assert_eq!(apply(&s, &blocks).await.refused, None);
+        s.roll_back(Some((base.height, base.hash)), mode).await.expect("roll back");
+        let new = child("new", &[(&plain, 0), (&wide, 200)], 1);
+        let next = child("next", &[(&new, 0), (&wide, 201)], 1);
+        let blocks = row(&s, &[&[&new], &[&next]]).await;
+        let done = apply(&s, &blocks).await;
+        assert_eq!(done.refused, None, "{mode:?}");
+        let mut lost = done.applied[0].conflicting.clone();
+        lost.sort();
+        match mode {
+            sapwood_store::RollbackMode::Node => assert_eq!(lost, ids(&[&old, &heir])),
+            sapwood_store::RollbackMode::Follower => assert_eq!(lost, []),
+        }
+        assert_eq!(s.slot(&plain, 0).await, spent(&new, 0, Some(2)));
+        assert_eq!(s.slot(&wide, 200).await, spent(&new, 1, Some(2)));
+        // The old branch's transactions have nothing left to spend.
+        let again = s.next_block(&[&old]).await;
+        assert!(s.try_apply(&again).await.is_err(), "{mode:?}");
+        s.sound().await;
+    }
+}

@@ -23,7 +23,7 @@ pub async fn nothing_is_unmined_in_an_empty_or_fully_mined_store(factory: &dyn S
     }
     assert_eq!(assembly(&s, 10).await, []);
     assert_eq!(s.old_unmined_all(Height::MAX).await, []);
-    assert_eq!(s.counts().await, Ok(Counts { records: 5, unspent: 5, unmined: 0 }));
+    assert_eq!(s.counts().await, Ok(Counts { records: 5, unspent: 5, unmined: 0, spent: 0 }));
     s.sound().await;
 }
 

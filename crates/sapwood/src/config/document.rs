@@ -96,7 +96,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ),
     ("store.write_buffer_mib", "Memory of one write buffer. Larger means a longer replay after a crash."),
     ("store.write_buffers", "How many write buffers may wait before writers have to."),
-    ("store.background_jobs", "Threads for flushing and compacting."),
+    ("store.background_jobs", "Threads for flushing and compacting; 0 for as many as there are cores."),
     ("store.max_open_files", "Files kept open at most; -1 for all."),
     ("store.compression", "Compress what is on disk."),
     (
@@ -104,6 +104,11 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "What a write survives. \"process_crash\": kill -9; after a power failure the last second can be missing. \
          \"power_loss\": that too, at a device sync a block. \"clean_stop_only\": no log at all, for bulk loading; after a crash \
          many blocks are gone.",
+    ),
+    (
+        "store.disk_reserve_mib",
+        "What stays free on the store's disk: with less, no block is applied until there is more again. Reading and pruning go on. \
+         0 turns it off.",
     ),
     ("servers", "What the outside sees. Beyond loopback a token is needed, and TLS is wise."),
     ("servers.grpc", "Serve gRPC."),

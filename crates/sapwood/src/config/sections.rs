@@ -167,6 +167,7 @@ pub(crate) struct StoreSection {
     pub(crate) max_open_files: i32,
     pub(crate) compression: bool,
     pub(crate) durability: Survives,
+    pub(crate) disk_reserve_mib: u64,
 }
 
 impl Default for StoreSection {
@@ -178,10 +179,11 @@ impl Default for StoreSection {
             mined_heights_mib: (options.mined_heights_bytes >> 20) as usize,
             write_buffer_mib: options.write_buffer_bytes >> 20,
             write_buffers: options.write_buffers.unsigned_abs() as u16,
-            background_jobs: options.background_jobs.unsigned_abs() as u16,
+            background_jobs: options.background_jobs.map_or(0, |jobs| jobs.unsigned_abs() as u16),
             max_open_files: options.max_open_files,
             compression: options.compression,
             durability: Survives::ProcessCrash,
+            disk_reserve_mib: options.disk_reserve_bytes >> 20,
         }
     }
 }
@@ -189,12 +191,14 @@ impl Default for StoreSection {
 impl From<&StoreSection> for EmbeddedOptions {
     fn from(section: &StoreSection) -> Self {
         EmbeddedOptions {
-            block_cache_bytes: section.block_cache_mib << 20,
-            record_cache_bytes: (section.record_cache_mib as u64) << 20,
-            mined_heights_bytes: (section.mined_heights_mib as u64) << 20,
-            write_buffer_bytes: section.write_buffer_mib << 20,
+            // Too many do not wrap around: the store refuses them.
+            block_cache_bytes: section.block_cache_mib.saturating_mul(1 << 20),
+            record_cache_bytes: (section.record_cache_mib as u64).saturating_mul(1 << 20),
+            mined_heights_bytes: (section.mined_heights_mib as u64).saturating_mul(1 << 20),
+            write_buffer_bytes: section.write_buffer_mib.saturating_mul(1 << 20),
+            disk_reserve_bytes: section.disk_reserve_mib.saturating_mul(1 << 20),
             write_buffers: section.write_buffers.into(),
-            background_jobs: section.background_jobs.into(),
+            background_jobs: (section.background_jobs > 0).then(|| section.background_jobs.into()),
             max_open_files: section.max_open_files,
             compression: section.compression,
             durability: match section.durability {

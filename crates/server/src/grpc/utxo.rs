@@ -170,7 +170,7 @@ impl Utxo for UtxoService {
 
     async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {
         let counts = self.store.counts().await.map_err(|error| store_status(&error))?;
-        let sapwood_store::Counts { records, unspent, unmined } = counts;
+        let sapwood_store::Counts { records, unspent, unmined, .. } = counts;
         Ok(Response::new(GetCountsResponse { records, unspent, unmined }))
     }
 

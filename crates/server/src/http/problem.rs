@@ -115,7 +115,9 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::BadOption { problem } => Problem::bad_request(problem),
-            StoreError::Poisoned { .. } => Problem::unavailable(error.to_string()),
+            StoreError::Poisoned { .. } | StoreError::NoRoom { .. } | StoreError::ReadOnly { .. } => {
+                Problem::unavailable(error.to_string())
+            }
             _ => {
                 tracing::error!(%error, "a request failed");
                 Problem::internal(error.to_string())

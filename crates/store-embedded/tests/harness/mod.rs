@@ -29,6 +29,8 @@ pub(crate) fn options() -> EmbeddedOptions {
         two_cores_from: 0,
         address_index: AddressIndexing { address: true, credential: true },
         utxo_hash: true,
+        // These tests fill disks on purpose.
+        disk_reserve_bytes: 0,
         ..EmbeddedOptions::default()
     }
 }

@@ -56,6 +56,57 @@ pub enum StoreError {
         /// The newest version known.
         known: u32,
     },
+    /// The store holds another network than the one it is opened for.
+    #[error(
+        "{directory} holds {found}, not {wanted}: name the directory of {wanted}, or import into a new one"
+    )]
+    OtherIdentity {
+        /// The directory.
+        directory: PathBuf,
+        /// The network it holds.
+        found: String,
+        /// The network asked for.
+        wanted: String,
+    },
+    /// There is no store where one was to be opened, and none is made.
+    #[error("there is no store in {directory}: name the right directory, or import into a new one")]
+    NoStore {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The store was opened for reading only.
+    #[error("the store in {directory} is open for reading only: nothing is written")]
+    ReadOnly {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The disk is nearly full. It passes: blocks are applied again once there is room, while reading and pruning go on.
+    #[error(
+        "only {free_bytes} bytes are free on the disk of {directory}, and {reserve_bytes} are kept in reserve: no block is applied \
+         until there is more room"
+    )]
+    NoRoom {
+        /// The directory.
+        directory: PathBuf,
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that have to stay free.
+        reserve_bytes: u64,
+    },
+    /// An option of the engine is out of its range.
+    #[error("{option} is {value}, and has to be from {least} to {most}{hint}")]
+    OptionOutOfRange {
+        /// The option's name, as the field of the engine's options is called.
+        option: &'static str,
+        /// The value given.
+        value: i128,
+        /// The least value allowed.
+        least: i128,
+        /// The greatest value allowed.
+        most: i128,
+        /// Where the bound comes from, or empty. Begins with punctuation.
+        hint: &'static str,
+    },
     /// An option contradicts what the store was made with, or itself.
     #[error("{problem}")]
     BadOption {

@@ -294,13 +294,17 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
 /// The status of a failed store.
 pub(crate) fn store_status(error: &StoreError) -> Status {
     let code = match error {
-        StoreError::Poisoned { .. } => Code::Unavailable,
+        StoreError::Poisoned { .. } | StoreError::NoRoom { .. } => Code::Unavailable,
         StoreError::Stopped { .. } => Code::Cancelled,
         StoreError::Corrupt { .. } => Code::DataLoss,
         StoreError::Engine { .. } | StoreError::Task { .. } => Code::Internal,
-        StoreError::Locked { .. } | StoreError::NewerSchema { .. } | StoreError::BadOption { .. } => {
-            Code::FailedPrecondition
-        }
+        StoreError::Locked { .. }
+        | StoreError::NewerSchema { .. }
+        | StoreError::OtherIdentity { .. }
+        | StoreError::NoStore { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::OptionOutOfRange { .. }
+        | StoreError::BadOption { .. } => Code::FailedPrecondition,
     };
     if code != Code::FailedPrecondition {
         tracing::error!(%error, "the store failed a call");

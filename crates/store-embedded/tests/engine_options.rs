@@ -1,0 +1,176 @@
+//! What the engine is told by its options, and what it says of itself.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: to panic is how they fail")]
+
+mod harness;
+
+use std::{path::Path, sync::Arc};
+
+use harness::{
+    options,
+    timeline::{Timeline, Workload},
+    verify,
+};
+use sapwood_conformance::fixtures::{block_hash, coin, small};
+use sapwood_store::{ApplyOptions, EngineWrites, StoreDiagnose, StoreError, StoreWrite};
+use sapwood_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
+use sapwood_types::{Block, Height};
+
+async fn apply(store: &EmbeddedStore, height: u32) {
+    let block = Block {
+        height: Height(height),
+        hash: block_hash(&height.to_string()),
+        parent: block_hash(&(height - 1).to_string()),
+        time: 0,
+        txs: vec![coin(&height.to_string(), 1)],
+    };
+    store.apply_block(Arc::new(block), ApplyOptions::default()).await.unwrap();
+}
+
+async fn writes(store: &EmbeddedStore) -> EngineWrites {
+    store.engine_writes().await.unwrap().unwrap()
+}
+
+/// kill -9 cannot tell these apart: what the operating system has is safe from it. So the syncs are counted.
+#[tokio::test]
+async fn each_durability_syncs_as_it_says() {
+    for durability in [Durability::ProcessCrash, Durability::PowerLoss, Durability::CleanStopOnly] {
+        let directory = tempfile::tempdir().unwrap();
+        // Buffers that hold all of it: a flush syncs the log, too.
+        let options = EmbeddedOptions { durability, write_buffer_bytes: 8 << 20, ..options() };
+        let store = EmbeddedStore::open(directory.path(), small(), options).unwrap();
+        let before = writes(&store).await;
+        for height in 1..=7 {
+            apply(&store, height).await;
+        }
+        // Notes and everything else that is acknowledged go the same way.
+        store.put_notes(vec![("name".into(), Some("note".into()))]).await.unwrap();
+        store.preserve(vec![coin("1", 1).txid], Height(9)).await.unwrap();
+        let after = writes(&store).await;
+        let syncs = after.log_syncs - before.log_syncs;
+        let logged = after.log_bytes > before.log_bytes;
+        assert!(after.applied_bytes > before.applied_bytes, "{durability:?}");
+        let expected = match durability {
+            Durability::ProcessCrash => (0, true),
+            Durability::PowerLoss => (9, true),
+            Durability::CleanStopOnly => (0, false),
+        };
+        assert_eq!((syncs, logged), expected, "{durability:?}: {after:?}");
+    }
+}
+
+/// A value that cannot be meant is refused by name before anything is made; the engine would abort, or take another without a word.
+#[test]
+fn m13_options_out_of_range_are_refused_by_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("store");
+    let refused = |options: EmbeddedOptions| match EmbeddedStore::open(&directory, small(), options).err() {
+        Some(error @ StoreError::OptionOutOfRange { option, .. }) => {
+            assert!(error.to_string().starts_with(option), "{error}");
+            option
+        }
+        other => panic!("{other:?}"),
+    };
+    let huge = 99_999_999_999_u64 << 20;
+    assert_eq!(
+        refused(EmbeddedOptions { block_cache_bytes: huge as usize, ..options() }),
+        "block_cache_bytes"
+    );
+    assert_eq!(refused(EmbeddedOptions { record_cache_bytes: huge, ..options() }), "record_cache_bytes");
+    assert_eq!(refused(EmbeddedOptions { mined_heights_bytes: huge, ..options() }), "mined_heights_bytes");
+    for write_buffer_bytes in [0, (64 << 10) - 1, huge as usize] {
+        assert_eq!(refused(EmbeddedOptions { write_buffer_bytes, ..options() }), "write_buffer_bytes");
+    }
+    for write_buffers in [-1, 0, 1, 65] {
+        assert_eq!(refused(EmbeddedOptions { write_buffers, ..options() }), "write_buffers");
+    }
+    for jobs in [-1, 0, 1025] {
+        assert_eq!(refused(EmbeddedOptions { background_jobs: Some(jobs), ..options() }), "background_jobs");
+    }
+    for max_open_files in [-2, 0, 15] {
+        assert_eq!(refused(EmbeddedOptions { max_open_files, ..options() }), "max_open_files");
+    }
+    assert_eq!(refused(EmbeddedOptions { disk_reserve_bytes: u64::MAX, ..options() }), "disk_reserve_bytes");
+    assert!(!directory.exists());
+    EmbeddedOptions::default().validate().unwrap();
+    EmbeddedOptions { max_open_files: -1, ..options() }.validate().unwrap();
+}
+
+#[test]
+fn background_jobs_follow_the_cores_unless_they_are_set() {
+    let cores = std::thread::available_parallelism().unwrap().get() as i32;
+    assert_eq!(EmbeddedOptions::default().effective_background_jobs(), cores.clamp(2, 64));
+    let set = EmbeddedOptions { background_jobs: Some(1), ..options() };
+    assert_eq!(set.effective_background_jobs(), 1);
+}
+
+/// Every option with two values.
+fn tuned(option: usize, second: bool, to: &mut EmbeddedOptions) {
+    match option {
+        0 => to.block_cache_bytes = if second { 0 } else { 8 << 20 },
+        1 => to.record_cache_bytes = if second { 0 } else { 8 << 20 },
+        2 => to.mined_heights_bytes = if second { 0 } else { 1 << 20 },
+        3 => to.write_buffer_bytes = if second { 64 << 10 } else { 4 << 20 },
+        4 => to.write_buffers = if second { 2 } else { 8 },
+        5 => to.two_cores_from = if second { 0 } else { usize::MAX },
+        6 => to.background_jobs = if second { Some(1) } else { Some(4) },
+        7 => to.max_open_files = if second { 16 } else { -1 },
+        8 => to.compression = second,
+        9 => to.utxo_hash = second,
+        10 => to.callers_thread = second,
+        11 => to.durability = if second { Durability::PowerLoss } else { Durability::CleanStopOnly },
+        _ => to.disk_reserve_bytes = if second { 0 } else { 1 << 20 },
+    }
+}
+const OPTIONS: usize = 13;
+
+/// For every two options, some row has each pair of their values. Rows of a Hadamard matrix: row and column agree in an even number of
+/// bits, or do not.
+fn rows() -> impl Iterator<Item = EmbeddedOptions> {
+    (0..16_u32).map(|row| {
+        let mut changed = options();
+        for option in 0..OPTIONS {
+            let second = (row & (option as u32 + 1)).count_ones() % 2 == 1;
+            tuned(option, second, &mut changed);
+        }
+        changed
+    })
+}
+
+#[test]
+fn the_rows_have_every_pair() {
+    let rows: Vec<Vec<bool>> = (0..16_u32)
+        .map(|row| (0..OPTIONS as u32).map(|option| (row & (option + 1)).count_ones() % 2 == 1).collect())
+        .collect();
+    for one in 0..OPTIONS {
+        for other in 0..one {
+            for pair in [(false, false), (false, true), (true, false), (true, true)] {
+                assert!(rows.iter().any(|row| (row[one], row[other]) == pair), "{one} {other} {pair:?}");
+            }
+        }
+    }
+}
+
+async fn go_on(directory: &Path, timeline: &mut Timeline, options: EmbeddedOptions) {
+    let at = timeline.at();
+    let shown = format!("{options:?}");
+    let store = EmbeddedStore::open(directory, timeline.policy(), options).unwrap();
+    assert_eq!(store.state_digest().await.unwrap(), timeline.digest_at(at), "{shown}");
+    for _ in 0..15 {
+        let (op, expected) = timeline.step();
+        let outcome = op.on_store(&store).await;
+        assert_eq!(outcome.is_ok(), expected.is_ok(), "{}: {outcome:?}: {shown}", op.name());
+    }
+    let report = verify(&store).await;
+    assert!(report.is_clean(), "{report}: {shown}");
+}
+
+/// kaspa 833: a cache size, changed on a directory that was there, made the node panic at its start. Every option of this store can be
+/// changed together with every other one, on one directory that goes through all of it.
+#[tokio::test]
+async fn kaspa_833_every_tuning_option_on_an_old_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut timeline = Timeline::new(Workload::Chain, 833);
+    for options in rows() {
+        go_on(directory.path(), &mut timeline, options).await;
+    }
+}
