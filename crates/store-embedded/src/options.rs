@@ -123,7 +123,8 @@ impl EmbeddedOptions {
         };
         const MEMORY: &str = ", the memory of this machine";
         let memory = i128::from(memory_bytes());
-        check("block_cache_bytes", self.block_cache_bytes as i128, 0, memory, MEMORY)?;
+        // The engine ends the process if there is no room for one block of the cache.
+        check("block_cache_bytes", self.block_cache_bytes as i128, 1 << 20, memory, MEMORY)?;
         check("record_cache_bytes", self.record_cache_bytes.into(), 0, memory, MEMORY)?;
         check("mined_heights_bytes", self.mined_heights_bytes.into(), 0, memory, MEMORY)?;
         let buffer = i128::from(4_u64 << 30).min(memory);

@@ -71,10 +71,9 @@ fn m13_options_out_of_range_are_refused_by_name() {
         other => panic!("{other:?}"),
     };
     let huge = 99_999_999_999_u64 << 20;
-    assert_eq!(
-        refused(EmbeddedOptions { block_cache_bytes: huge as usize, ..options() }),
-        "block_cache_bytes"
-    );
+    for block_cache_bytes in [0, (1 << 20) - 1, huge as usize] {
+        assert_eq!(refused(EmbeddedOptions { block_cache_bytes, ..options() }), "block_cache_bytes");
+    }
     assert_eq!(refused(EmbeddedOptions { record_cache_bytes: huge, ..options() }), "record_cache_bytes");
     assert_eq!(refused(EmbeddedOptions { mined_heights_bytes: huge, ..options() }), "mined_heights_bytes");
     for write_buffer_bytes in [0, (64 << 10) - 1, huge as usize] {
@@ -106,7 +105,7 @@ fn background_jobs_follow_the_cores_unless_they_are_set() {
 /// Every option with two values.
 fn tuned(option: usize, second: bool, to: &mut EmbeddedOptions) {
     match option {
-        0 => to.block_cache_bytes = if second { 0 } else { 8 << 20 },
+        0 => to.block_cache_bytes = if second { 1 << 20 } else { 8 << 20 },
         1 => to.record_cache_bytes = if second { 0 } else { 8 << 20 },
         2 => to.mined_heights_bytes = if second { 0 } else { 1 << 20 },
         3 => to.write_buffer_bytes = if second { 64 << 10 } else { 4 << 20 },

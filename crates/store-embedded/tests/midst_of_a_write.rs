@@ -206,8 +206,8 @@ async fn blocks_see_the_further_pages_that_the_block_before_is_writing() {
         let store = store.clone();
         async move { store.apply_blocks(blocks).await }
     });
+    prepared.arrived.recv_timeout(ENOUGH).unwrap();
     for next in 1..txs.len() {
-        prepared.arrived.recv_timeout(ENOUGH).unwrap();
         let writing = point.stop_at("before-write");
         let next_prepared = point.stop_at("prepared");
         prepared.go.send(Ok(())).unwrap();
