@@ -28,7 +28,7 @@ impl Follower {
     pub(crate) async fn change_branch(&self, last: BlockMark, tip: ChainPoint) -> Result<(), ChainError> {
         let way = self.find_way(last, tip).await?;
         let (events, depth) = (self.chain.events(), way.old.len() as u32);
-        info!(%last, %tip, depth, fork = ?way.fork.map(|fork| fork.height.0), "going over to another branch");
+        info!(%last, %tip, depth, fork = way.fork.map(|fork| fork.height.0), "going over to another branch");
         let before = events.state();
         events.enter(ChainState::Reorganising);
         events.tell(Event::ReorgStarted(ReorgStarted {

@@ -33,7 +33,7 @@ mod run;
 mod safety;
 mod service;
 pub mod status;
-mod text;
+pub mod text;
 
 pub use bodies::{Bodies, BodyError, BodyLocation, S3Config, S3Credentials};
 pub use clock::{Clock, ManualClock, SystemClock};

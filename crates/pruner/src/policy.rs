@@ -260,8 +260,11 @@ pub async fn settle_policy(store: &dyn Store, configured: &Policy) -> Result<Pol
     for difference in state.differences() {
         tracing::warn!("the policy in force is not that of the configuration: {difference}");
     }
-    store.set_policy(state.policy()).await?;
-    Ok(state)
+    match store.set_policy(state.policy()).await {
+        // A reader was opened with the policy it has.
+        Ok(()) | Err(StoreError::ReadOnly { .. }) => Ok(state),
+        Err(error) => Err(error),
+    }
 }
 
 /// A change of the policy that deletes something, and was not confirmed.

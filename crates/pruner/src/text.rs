@@ -6,7 +6,7 @@ use sapwood_types::{Height, TxId};
 use serde::Serializer;
 
 /// A figure with its thousands set apart.
-pub(crate) fn figure(value: impl Into<u64>) -> String {
+pub fn figure(value: impl Into<u64>) -> String {
     let digits = value.into().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -18,10 +18,15 @@ pub(crate) fn figure(value: impl Into<u64>) -> String {
     text
 }
 
-/// A number of things: the word with an `s` unless it is one.
-pub(crate) fn counted(value: impl Into<u64>, word: &str) -> String {
+/// A number of things: `1 block`, `2 blocks`, `3 bodies`.
+pub fn counted(value: impl Into<u64>, word: &str) -> String {
     let value = value.into();
-    format!("{} {word}{}", figure(value), if value == 1 { "" } else { "s" })
+    let (stem, ending) = match word.strip_suffix('y') {
+        _ if value == 1 => (word, ""),
+        Some(stem) => (stem, "ies"),
+        None => (word, "s"),
+    };
+    format!("{} {stem}{ending}", figure(value))
 }
 
 /// A height with its thousands set apart.
@@ -30,7 +35,7 @@ pub(crate) fn at(height: Height) -> String {
 }
 
 /// A number of bytes in the unit that suits it.
-pub(crate) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut scaled = value as f64;
     let mut unit = 0;
@@ -38,11 +43,11 @@ pub(crate) fn bytes(value: u64) -> String {
         scaled /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{} bytes", figure(value)) } else { format!("{scaled:.1} {}", UNITS[unit]) }
+    if unit == 0 { counted(value, "byte") } else { format!("{scaled:.1} {}", UNITS[unit]) }
 }
 
 /// Counts by reason, the most frequent first.
-pub(crate) fn reasons(counts: &BTreeMap<String, u64>) -> String {
+pub fn reasons(counts: &BTreeMap<String, u64>) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let each =
@@ -83,6 +88,9 @@ mod tests {
             [0u64, 999, 1000, 1_234_567].map(figure).each_ref().map(String::as_str)
         );
         assert_eq!(bytes(1023), "1,023 bytes");
+        assert_eq!(bytes(1), "1 byte");
+        let words = [counted(1u64, "block"), counted(0u64, "block"), counted(2_000u64, "body")];
+        assert_eq!(words, ["1 block", "0 blocks", "2,000 bodies"]);
         assert_eq!(bytes(1536), "1.5 KiB");
     }
 }

@@ -111,6 +111,11 @@ impl EmbeddedStore {
         Ok(Self { engine: Arc::new(Engine::open(directory, policy, options, access)?) })
     }
 
+    /// The address indexes it was made with.
+    pub fn address_index(&self) -> sapwood_store::AddressIndexing {
+        self.engine.options.address_index
+    }
+
     /// The network it holds, as [`EmbeddedOptions::identity`] named it when the store was made or first opened with one. `None` if it
     /// was never named.
     pub fn identity(&self) -> Option<&str> {

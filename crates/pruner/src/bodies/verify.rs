@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, Verdict};
 use sapwood_store::{Judged, Store, StoreError};
@@ -19,8 +20,8 @@ const AT_A_TIME: usize = 16;
 pub struct BodiesReport {
     /// Records whose body is there.
     pub found: u64,
-    /// Records without their body although they are needed: damage, in words.
-    pub missing: Vec<String>,
+    /// Records whose body is missing although they are needed, or is not theirs: damage, in words.
+    pub damaged: Vec<String>,
     /// Records that may go and whose body is gone already: a pruning job was killed in between, and the next one goes on.
     pub half_deleted: u64,
     /// Bodies without a record: the pruner deletes them.
@@ -52,11 +53,16 @@ pub enum VerifyBodiesError {
 }
 
 impl Bodies {
-    /// Looks for the body of every record that has one outside, and for the record of every body. Nothing is changed.
+    /// Reads the body of every record that has one outside, and looks for the record of every body. Nothing is changed. `check` says what
+    /// is wrong with a body that does not belong to a transaction's id.
+    ///
+    /// # Errors
+    /// If the store fails, or the object store does with anything else than a missing object.
     pub async fn verify(
         &self,
         store: &dyn Store,
         policy: &Policy,
+        check: &(dyn Fn(TxId, &Bytes) -> Result<(), String> + Send + Sync),
     ) -> Result<BodiesReport, VerifyBodiesError> {
         let mut report = BodiesReport::default();
         let height = store.last_applied().await?.map_or(Height::GENESIS, |last| last.height);
@@ -67,14 +73,27 @@ impl Bodies {
         loop {
             let page = store.records(after, CHUNK).await?;
             let outside = page.items.iter().filter_map(|record| Some((record.txid, record.head.external?)));
-            let absent = self.absent(outside.clone().collect()).await?;
-            report.found += (outside.count() - absent.len()) as u64;
+            let read = self.read(outside.collect(), check).await?;
+            let mut absent = Vec::new();
+            for ((txid, external), found) in read {
+                match found {
+                    Found::Missing => absent.push((txid, external)),
+                    Found::Good => report.found += 1,
+                    Found::Bad(problem) => report.damaged.push(format!(
+                        "{txid} has a damaged body: {problem}. It is {} in {}",
+                        super::key(&txid, external),
+                        self.place
+                    )),
+                }
+            }
             let judged =
                 store.judge(absent.iter().map(|(txid, _)| *txid).collect(), context.clone(), false).await?;
             for (judged, (txid, external)) in judged.iter().zip(absent) {
-                match judged.verdict.may_go() {
-                    true => report.half_deleted += 1,
-                    false => report.missing.push(format!(
+                match &judged.verdict {
+                    // It was pruned meanwhile, with its body.
+                    Verdict::Gone => {}
+                    verdict if verdict.may_go() => report.half_deleted += 1,
+                    _ => report.damaged.push(format!(
                         "{txid} has no body: {} is not in {}. If bodies are kept elsewhere, name the configuration that says so",
                         super::key(&txid, external),
                         self.place
@@ -96,13 +115,29 @@ impl Bodies {
         Ok(report)
     }
 
-    async fn absent(&self, wanted: Vec<(TxId, External)>) -> Result<Vec<(TxId, External)>, BodyError> {
-        let looks = stream::iter(wanted)
-            .map(|body| async move { Ok((body, self.exists(body.0, body.1).await?)) })
-            .buffered(AT_A_TIME);
-        let found: Vec<((TxId, External), bool)> = looks.try_collect().await?;
-        Ok(found.into_iter().filter(|(_, exists)| !exists).map(|(body, _)| body).collect())
+    async fn read(
+        &self,
+        wanted: Vec<(TxId, External)>,
+        check: &(dyn Fn(TxId, &Bytes) -> Result<(), String> + Send + Sync),
+    ) -> Result<Vec<((TxId, External), Found)>, BodyError> {
+        let reads = wanted.into_iter().map(|(txid, external)| async move {
+            let found = match self.get(txid, external).await {
+                Ok(body) => check(txid, &body).map_or_else(Found::Bad, |()| Found::Good),
+                Err(BodyError::NotFound { .. }) => Found::Missing,
+                Err(error) => return Err(error),
+            };
+            Ok(((txid, external), found))
+        });
+        stream::iter(reads).buffered(AT_A_TIME).try_collect().await
     }
+}
+
+/// What became of reading a body.
+enum Found {
+    Good,
+    Missing,
+    /// It is not that of its transaction: why not.
+    Bad(String),
 }
 
 /// Whether no record points at a body.
