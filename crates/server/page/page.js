@@ -388,7 +388,7 @@ byId("policy-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const policy = Object.fromEntries([...new FormData(event.target)].map(([key, value]) => [key, Number(value)]));
   try {
-    await request("PUT", "policy", policy);
+    await request("PATCH", "policy", { ...policy, confirm: true });
     byId("policy-dialog").close();
     await act(async () => "The policy is changed. Everything that is due is looked through again.");
   } catch (error) {

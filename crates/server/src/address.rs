@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use bitcoin::{Address, Network, Script, address::NetworkUnchecked};
 use bytes::Bytes;
+use sapwood_types::TxId;
 
 /// What stands before a locking script in hexadecimal digits, for outputs that no address describes.
 pub const SCRIPT_PREFIX: &str = "script:";
@@ -81,6 +82,18 @@ impl ChainKind {
                 Ok(Bytes::from(address.script_pubkey().into_bytes()))
             }
         }
+    }
+
+    /// Whether a body is that of a transaction. On chains whose ids are not known to be hashes of bodies, every body is.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check_body(&self, txid: TxId, body: &[u8]) -> Result<(), String> {
+        let ChainKind::Bitcoin(_) = self else { return Ok(()) };
+        let tx: bitcoin::Transaction = bitcoin::consensus::deserialize(body)
+            .map_err(|error| format!("it is no transaction: {error}"))?;
+        let found = tx.compute_txid().to_string();
+        if found == txid.to_string() { Ok(()) } else { Err(format!("it is that of transaction {found}")) }
     }
 
     /// What is not listed under a locking script although one might expect it. `None` if there is no such thing.

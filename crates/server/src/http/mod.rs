@@ -12,10 +12,13 @@ mod events;
 mod extract;
 pub mod openapi;
 mod page;
+pub mod policy;
 pub mod problem;
 mod prune;
 mod reads;
 mod state;
+pub mod utxo_set;
+pub mod verify;
 
 use std::{
     sync::Arc,
@@ -79,6 +82,8 @@ pub(crate) struct Service {
     streams: Arc<Semaphore>,
     stop: Option<Stop>,
     started: Instant,
+    verification: verify::Verification,
+    counting: utxo_set::Counting,
 }
 
 impl Service {
@@ -105,6 +110,8 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         streams: Arc::new(Semaphore::new(options.most_streams)),
         stop: options.stop,
         started: Instant::now(),
+        verification: verify::Verification::default(),
+        counting: utxo_set::Counting::default(),
     };
     let api = Router::new()
         .route("/api/v1/status", get(state::status))
@@ -116,12 +123,15 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         .route("/api/v1/credentials/{credential}/utxos", get(reads::credential))
         .route("/api/v1/txs/{txid}", get(reads::tx))
         .route("/api/v1/txs/{txid}/explain", get(reads::explain))
+        .route("/api/v1/txs/{txid}/body", get(verify::body))
+        .route("/api/v1/utxo-set", get(utxo_set::utxo_set).post(utxo_set::count))
+        .route("/api/v1/verify", get(verify::found).post(verify::begin))
         .route("/api/v1/prune", get(prune::status).post(prune::prune_now))
         .route("/api/v1/prune/plan", get(prune::plan))
         .route("/api/v1/prune/jobs", get(prune::jobs))
         .route("/api/v1/prune/jobs/{id}", get(prune::job))
         .route("/api/v1/prune/enabled", get(prune::enabled).put(prune::set_enabled))
-        .route("/api/v1/policy", get(prune::policy).put(prune::set_policy))
+        .route("/api/v1/policy", get(policy::policy).patch(policy::change_policy))
         .route("/api/v1/holds", get(prune::holds))
         .route("/api/v1/holds/{*name}", get(prune::hold).put(prune::set_hold).delete(prune::release_hold))
         .route("/api/v1/events", get(events::events))

@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
 };
 
-use super::{events, prune, reads, state};
+use super::{events, policy, prune, reads, state, utxo_set, verify};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,9 +21,11 @@ use super::{events, prune, reads, state};
         state::status, state::engine, state::history, state::access, state::metrics, state::live, state::ready,
         reads::utxo, reads::address, reads::credential, reads::tx, reads::explain,
         prune::status, prune::prune_now, prune::plan, prune::jobs, prune::job, prune::enabled, prune::set_enabled,
-        prune::policy, prune::set_policy,
+        policy::policy, policy::change_policy,
         prune::holds, prune::hold, prune::set_hold, prune::release_hold,
         events::events,
+        verify::begin, verify::found, verify::body,
+        utxo_set::utxo_set, utxo_set::count,
     ),
     modifiers(&Tokens),
     tags(

@@ -62,6 +62,8 @@ kinds! {
     method_not_allowed = METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed";
     /// It cannot be done as things are.
     conflict = CONFLICT, "conflict", "Not possible as things are";
+    /// It deletes something, and was not confirmed.
+    needs_confirmation = CONFLICT, "needs-confirmation", "A confirmation is needed";
     /// It was there and has been pruned.
     pruned = GONE, "pruned", "Pruned";
     /// The body is too large.
@@ -141,9 +143,8 @@ impl From<PrunerError> for Problem {
         let detail = error.to_string();
         match error {
             PrunerError::Options(_) | PrunerError::HeightZero => Problem::not_allowed_value(detail),
-            PrunerError::Disabled | PrunerError::JobOver { .. } | PrunerError::Shortens(_) => {
-                Problem::conflict(detail)
-            }
+            PrunerError::Disabled | PrunerError::JobOver { .. } => Problem::conflict(detail),
+            PrunerError::Shortens(_) => Problem::needs_confirmation(detail),
             PrunerError::Stopped => Problem::unavailable(detail),
             PrunerError::NoSuchJob { .. } => Problem::not_found(detail),
             PrunerError::Store(error) => error.into(),

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use sapwood_pruner::JobId;
-use sapwood_rules::{Hold, Policy, PolicyChange};
+use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -12,7 +12,7 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::views::{HoldReport, JobReport, PlanReport, PolicyReport, PruneReport};
+use crate::views::{HoldReport, JobReport, PlanReport, PruneReport};
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -165,35 +165,6 @@ pub(crate) async fn set_enabled(
     tracing::info!(enabled = wanted.enabled, "pruning was enabled or disabled over HTTP");
     service.node.sample().await;
     Ok(Json(Enabled { enabled: pruner.is_enabled() }))
-}
-
-/// How long things are kept
-#[utoipa::path(get, path = "/api/v1/policy", tag = "Prune", responses((status = 200, description = "The policy in force", body = PolicyReport), ReadProblems))]
-pub(crate) async fn policy(State(service): State<Service>) -> Json<PolicyReport> {
-    Json(service.node.pruner().policy().into())
-}
-
-/// Change how long things are kept
-///
-/// All of it at once. What is unsafe is refused with the reason.
-#[utoipa::path(
-    put, path = "/api/v1/policy", tag = "Prune", security(("admin" = [])), request_body = PolicyReport,
-    responses((status = 200, description = "The policy in force", body = PolicyReport), ReadProblems, AdminProblems)
-)]
-pub(crate) async fn set_policy(
-    State(service): State<Service>,
-    _admin: Admin,
-    Body(wanted): Body<PolicyReport>,
-) -> Answer<PolicyReport> {
-    let policy: Policy = wanted.into();
-    service.node.pruner().change_policy(PolicyChange::to(policy), "HTTP", true).await?;
-    tracing::info!(
-        retention = policy.retention,
-        reorg_window = policy.reorg_window,
-        "the policy was changed over HTTP"
-    );
-    service.node.sample().await;
-    Ok(Json(service.node.pruner().policy().into()))
 }
 
 /// Every hold and what it does

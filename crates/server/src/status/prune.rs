@@ -97,7 +97,6 @@ pub struct TotalsReport {
 
 /// How long things are kept, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct PolicyReport {
     /// Blocks a record is kept after it settled. 0 keeps every record for ever.
     pub retention: u32,

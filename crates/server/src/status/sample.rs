@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use sapwood_chain::{Progress, Timing};
 use sapwood_pruner::{Job, JobId};
-use sapwood_store::EngineStats;
+use sapwood_store::{EngineStats, StoreError};
 
 use super::{
     History, StatusReport, alerts, disk,
@@ -111,7 +111,11 @@ impl Sampler {
     pub(crate) async fn sample(&self) -> Arc<StatusReport> {
         let mut memory = self.turn.lock().await;
         let mut problems = Problems::default();
-        let refuses_writes = self.parts.store.writable().await.err().map(|error| error.to_string());
+        let refuses_writes = match self.parts.store.writable().await {
+            // It was opened to be looked at.
+            Ok(()) | Err(StoreError::ReadOnly { .. }) => None,
+            Err(error) => Some(error.to_string()),
+        };
         let (chain, state) = self.chain(&mut memory, &mut problems).await;
         let counts = problems.note(self.parts.store.counts().await);
         let prune = self.prune(&mut memory, &mut problems).await;

@@ -46,7 +46,7 @@ async fn changing_something_needs_the_admin_token() {
     let changes = [
         ("POST", "/api/v1/prune", None),
         ("PUT", "/api/v1/prune/enabled", Some(json!({ "enabled": false }))),
-        ("PUT", "/api/v1/policy", Some(policy)),
+        ("PATCH", "/api/v1/policy", Some(policy)),
         ("PUT", "/api/v1/holds/mine", Some(hold)),
         ("DELETE", "/api/v1/holds/mine", None),
     ];

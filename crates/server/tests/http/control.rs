@@ -108,16 +108,29 @@ async fn a_hold_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn the_policy_is_changed_unless_it_is_unsafe() {
+async fn h5_one_number_of_the_policy_is_changed_and_shortening_is_confirmed() {
     let world = World::new().await;
-    let mut policy = world.get("/api/v1/policy").await.ok();
-    policy["retention"] = json!(9);
-    assert_eq!(admin(&world, "PUT", "/api/v1/policy", Some(policy.clone())).await.ok(), policy);
-    assert_eq!(world.get("/api/v1/policy").await.ok(), policy);
-    assert_eq!(world.get("/api/v1/status").await.ok()["prune"]["policy"], policy);
-    let mut unsafe_policy = policy.clone();
-    unsafe_policy["retention"] = json!(1);
-    let refused = admin(&world, "PUT", "/api/v1/policy", Some(unsafe_policy)).await;
-    assert!(refused.problem(422, "not-allowed-value").contains("less than the reorg window"));
-    assert_eq!(world.get("/api/v1/policy").await.ok(), policy);
+    let before = world.get("/api/v1/policy").await.ok();
+    let window = before["reorg_window"].as_u64().unwrap();
+    assert_eq!(before["origins"]["retention"]["from"], "configuration");
+    let patch = async |body: Value| admin(&world, "PATCH", "/api/v1/policy", Some(body)).await;
+
+    let after = patch(json!({ "retention": 1000 })).await.ok();
+    assert_eq!((&after["retention"], &after["reorg_window"]), (&json!(1000), &before["reorg_window"]));
+    assert_eq!(after["origins"]["retention"]["from"], "run_time");
+    assert_eq!(after["origins"]["retention"]["configured"], before["retention"]);
+    assert_eq!(world.get("/api/v1/policy").await.ok(), after);
+    assert_eq!(world.get("/api/v1/status").await.ok()["prune"]["policy"]["retention"], 1000);
+
+    let refused = patch(json!({ "retention": window })).await;
+    let said = refused.problem(409, "needs-confirmation");
+    assert!(said.contains("retention goes from 1,000 blocks") && said.contains("would delete"), "{said}");
+    assert_eq!(world.get("/api/v1/policy").await.ok(), after, "nothing was changed");
+    let shorter = patch(json!({ "retention": window, "confirm": true })).await.ok();
+    assert_eq!(shorter["retention"], window);
+
+    let unsafe_one = patch(json!({ "retention": 1, "reorg_window": 2, "confirm": true })).await;
+    assert!(unsafe_one.problem(422, "not-allowed-value").contains("less than the reorg window"));
+    patch(json!({ "retenton": 1 })).await.problem(422, "not-allowed-value");
+    assert_eq!(world.get("/api/v1/policy").await.ok(), shorter);
 }

@@ -218,7 +218,7 @@ async fn bodies_beyond_any_measure_and_nonsense_are_refused_on_the_line() {
     let served = Served::start(Plan::default(), ListenOptions::http()).await;
     let admin = crate::world::ADMIN;
     let head = format!(
-        "PUT /api/v1/policy HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {admin}\r\nconnection: close\r\n\
+        "PATCH /api/v1/policy HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {admin}\r\nconnection: close\r\n\
          content-type: application/json\r\n"
     );
     let deep = "[".repeat(900);
