@@ -1,17 +1,20 @@
 //! What can be said on the command line.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::{
     bench,
     command::{
         config::PrintConfig,
         demo::Demo,
+        explain::Explain,
         get::Get,
+        hold::HoldCommand,
         import::Import,
-        pruning::{Explain, HoldCommand, Prune},
+        policy::PolicyCommand,
+        prune::Prune,
         roll_back::RollBack,
         run::{self, Run},
         status::ShowStatus,
@@ -31,7 +34,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.
@@ -49,7 +52,7 @@ enum Command {
     /// Take over a chain from files.
     #[command(subcommand)]
     Import(Import),
-    /// Show where a data directory stands.
+    /// Show how a node is doing, or where a data directory stands.
     Status(ShowStatus),
     /// Check every record, every index and the UTXO hash. Fails if anything is broken.
     Verify(Verify),
@@ -59,13 +62,16 @@ enum Command {
     /// Prune, or see what would be pruned and what holds it back.
     #[command(subcommand)]
     Prune(Prune),
-    /// Why something is still here, and when it could go.
+    /// Show or change how long things are kept.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Why a record is retained, and when it becomes prunable.
     #[command(subcommand)]
     Explain(Explain),
-    /// Set, list and release holds, which keep what somebody still needs.
+    /// Set, list and release holds, which keep what a consumer still needs.
     #[command(subcommand)]
     Hold(HoldCommand),
-    /// Take blocks back by hand.
+    /// Roll blocks back by hand.
     #[command(name = "rollback")]
     RollBack(RollBack),
     /// Measure Sapwood on this machine.
@@ -74,6 +80,16 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the command line, or ends the process with what is wrong with it.
+    pub(crate) fn read() -> Self {
+        let matches = with_negative_numbers(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    pub(crate) fn log_format(&self) -> LogFormat {
+        self.log_format
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let Cli { command, log_format } = self;
         if let Command::Run(command) = &command {
@@ -96,6 +112,7 @@ impl Cli {
             }
             Command::Get(get) => get.run()?,
             Command::Prune(prune) => prune.run()?,
+            Command::Policy(policy) => policy.run()?,
             Command::Explain(explain) => explain.run()?,
             Command::Hold(hold) => hold.run()?,
             Command::RollBack(roll_back) => roll_back.run()?,
@@ -105,11 +122,35 @@ impl Cli {
     }
 }
 
+/// Takes -1 for a value that is wrong, not for an option that is not known.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let number = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(number).mut_subcommands(with_negative_numbers)
+}
+
+/// Says on standard error why the command failed, in the format of the log.
+pub(crate) fn complain(format: LogFormat, error: &anyhow::Error) {
+    match format {
+        LogFormat::Text => eprintln!("error: {error:#}"),
+        LogFormat::Json => {
+            let timestamp = humantime::format_rfc3339_micros(std::time::SystemTime::now()).to_string();
+            let fields = serde_json::json!({ "message": format!("{error:#}") });
+            let line = serde_json::json!({
+                "timestamp": timestamp, "level": "ERROR", "fields": fields, "target": "sapwood" });
+            eprintln!("{line}");
+        }
+    }
+}
+
 /// Logs to standard error: what is printed is the answer.
 fn log(format: LogFormat, level: &str) {
     use tracing_subscriber::{EnvFilter, fmt};
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let log = fmt().with_env_filter(wanted).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = fmt().with_env_filter(wanted).with_writer(std::io::stderr).with_ansi(colours);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),
@@ -118,7 +159,7 @@ fn log(format: LogFormat, level: &str) {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, CommandFactory as _};
+    use clap::Command;
 
     use super::*;
 

@@ -2,15 +2,14 @@
 
 mod bench;
 mod cli;
+mod client;
 mod command;
 mod config;
 mod node;
-mod remote;
+mod show;
 mod status;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 /// Records are many small pieces of memory that come and go with every block. The system's allocator takes a sixth of the time
 /// of applying one; this one does not show.
@@ -18,10 +17,12 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().run() {
+    let cli = cli::Cli::read();
+    let format = cli.log_format();
+    match cli.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            cli::complain(format, &error);
             ExitCode::FAILURE
         }
     }

@@ -101,7 +101,7 @@ impl Demo {
         stop_on_signals(stop.clone())?;
         let source = SyntheticSource::new(self.chain())?;
         let policy = Policy::with_retention(RETENTION);
-        let (directory, store) = open(path, policy)?;
+        let (directory, store) = open(path, policy).await?;
         let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), options);
         let follower =
@@ -179,13 +179,13 @@ impl Demo {
     }
 }
 
-fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, EmbeddedStore)> {
+async fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, EmbeddedStore)> {
     let directory = Directory::new(path);
     let node = NodeFile {
         chain: "synthetic".into(),
         network: "demo".into(),
         address_index: true,
-        policy: policy.into(),
+        configuration: None,
     };
     directory.claim(&node)?;
     // Small buffers, so that what is deleted shows on disk within seconds.
@@ -194,7 +194,7 @@ fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, EmbeddedStore
         block_cache_bytes: 32 << 20,
         ..EmbeddedOptions::default()
     };
-    let store = directory.open(&node, options)?;
+    let store = directory.open(&node, options, &policy).await?;
     Ok((directory, store))
 }
 

@@ -1,229 +1,152 @@
 //! `sapwood get`: look things up.
 
-use std::path::PathBuf;
+use std::{fs::File, io::Write as _, path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail};
-use clap::{Args, Subcommand};
-use sapwood_sources::bitcoin::{Network, address};
-use sapwood_store::{AddressKind, AddressQuery, Cursor, Order, StoreRead as _, Utxo};
-use sapwood_types::{AddressHash, OutPoint, Slot, TxId, TxRecord};
-use serde_json::{Value, json};
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use sapwood_server::{
+    http::utxo_set::UtxoSetView,
+    views::{TxView, UtxoPage, UtxoView},
+};
+use sapwood_types::{OutPoint, TxId};
+use serde_json::Value;
 
-use super::{BodiesArg, DataArg};
-use crate::node::{NodeFile, runtime};
+use crate::{
+    client::{Access, Target, part},
+    node::{counting_bar, runtime},
+    show,
+};
+
+/// How often progress is asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to look up.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Get {
     /// A transaction: its state, what it spends and what became of its outputs.
-    Tx {
-        #[command(flatten)]
-        data: DataArg,
-        /// Its id.
-        txid: TxId,
-        #[command(flatten)]
-        bodies: BodiesArg,
-        /// Write its body to this file, if it is kept outside the record.
-        #[arg(long, value_name = "FILE")]
-        body: Option<PathBuf>,
-    },
+    Tx(GetTx),
     /// An output, spent or not.
     Utxo {
         #[command(flatten)]
-        data: DataArg,
-        /// Which, as TXID:NUMBER.
+        target: Target,
+        /// The output, as TXID:VOUT.
         outpoint: OutPoint,
     },
     /// The unspent outputs of an address.
     Address(Address),
+    /// The UTXO set as a whole: outputs, value, and the hash as Bitcoin Core's `gettxoutsetinfo muhash` has it. Reads every record,
+    /// unless `chain.utxo_hash` keeps it with each block.
+    UtxoSet(Target),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetTx {
+    #[command(flatten)]
+    target: Target,
+    /// Its id.
+    txid: TxId,
+    /// Write its body to this new file, if it is kept outside the record. It is checked against the id.
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Write the body over a file that exists.
+    #[arg(long, requires = "body")]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Order {
+    /// Oldest first.
+    Asc,
+    /// Newest first.
+    Desc,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Address {
     #[command(flatten)]
-    data: DataArg,
-    /// The address, or a locking script in hex.
+    target: Target,
+    /// The address, or a locking script as script:HEX.
     address: String,
-    /// Newest first.
-    #[arg(long)]
-    newest_first: bool,
-    /// How many at most.
+    /// By the height at which their records were made.
+    #[arg(long, value_enum, default_value_t = Order::Asc)]
+    order: Order,
+    /// How many at most: 1 to 1000.
     #[arg(long, default_value_t = 100)]
-    limit: usize,
+    limit: u64,
     /// Go on after this cursor, as the last answer gave it.
-    #[arg(long, value_name = "HEX")]
-    after: Option<String>,
+    #[arg(long)]
+    cursor: Option<String>,
 }
 
 impl Get {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         runtime()?.block_on(async {
-            let found = match self {
-                Get::Tx { data, txid, bodies, body } => {
-                    let (node, store) = data.directory().open_existing()?;
-                    let Some(record) = store.get(txid).await? else {
-                        bail!("transaction {txid} is not here: it was never seen, or it was pruned");
-                    };
-                    if let Some(file) = body {
-                        let Some(external) = record.head.external else {
-                            bail!(
-                                "transaction {txid} has no body outside its record: it was not large enough"
-                            );
-                        };
-                        let bodies = bodies.open(&data.directory(), &store).await?;
-                        let bytes = bodies.get(txid, external).await?;
-                        std::fs::write(&file, bytes)
-                            .with_context(|| format!("writing {}", file.display()))?;
-                    }
-                    record_json(&record, node.bitcoin())
+            match self {
+                Get::Tx(get) => get.run().await,
+                Get::Utxo { target, outpoint } => {
+                    let client = target.open(Access::Look).await?;
+                    let path = format!("/api/v1/utxos/{}/{}", outpoint.txid, outpoint.vout);
+                    client.show(&client.get::<UtxoView>(&path).await?, show::utxo)
                 }
-                Get::Utxo { data, outpoint } => {
-                    let (node, store) = data.directory().open_existing()?;
-                    let Some(utxo) = store.outputs(vec![outpoint]).await?.pop().flatten() else {
-                        bail!("{outpoint} is not here: it was never seen, or its transaction was pruned");
-                    };
-                    utxo_json(&utxo, node.bitcoin())
-                }
-                Get::Address(query) => query.run().await?,
-            };
-            println!("{}", serde_json::to_string_pretty(&found)?);
-            Ok(())
+                Get::Address(query) => query.run().await,
+                Get::UtxoSet(target) => utxo_set(&target).await,
+            }
         })
+    }
+}
+
+async fn utxo_set(target: &Target) -> anyhow::Result<()> {
+    let client = target.open(Access::Look).await?;
+    let mut set = client.get::<UtxoSetView>("/api/v1/utxo-set").await?;
+    if set.view.state != "kept" {
+        let (bar, progress) = counting_bar("reading the UTXO set");
+        set = client.post("/api/v1/utxo-set", &Value::Null).await?;
+        while set.view.state == "counting" {
+            progress(set.view.done, set.view.total);
+            tokio::time::sleep(LOOK_EVERY).await;
+            set = client.get("/api/v1/utxo-set").await?;
+        }
+        bar.finish_and_clear();
+    }
+    if let Some(error) = &set.view.error {
+        bail!("the UTXO set could not be counted: {error}");
+    }
+    client.show(&set, show::utxo_set)
+}
+
+impl GetTx {
+    async fn run(self) -> anyhow::Result<()> {
+        let Self { target, txid, body, force } = self;
+        let access = if body.is_some() { Access::LookAtBodies } else { Access::Look };
+        let client = target.open(access).await?;
+        let tx = client.get::<TxView>(&format!("/api/v1/txs/{txid}")).await?;
+        if let Some(path) = body {
+            let bytes = client.bytes(&format!("/api/v1/txs/{txid}/body")).await?;
+            let file = match force {
+                true => File::create(&path),
+                false => File::create_new(&path),
+            };
+            let wrong =
+                || format!("writing {}: give --force to write over a file that exists", path.display());
+            file.and_then(|mut file| file.write_all(&bytes)).with_context(wrong)?;
+        }
+        client.show(&tx, show::tx)
     }
 }
 
 impl Address {
-    async fn run(self) -> anyhow::Result<Value> {
-        let directory = self.data.directory();
-        let node = directory.expect()?;
-        if !node.address_index {
-            bail!(
-                "{} has no address index: import with --address-index into a new directory",
-                self.data.data.display()
-            );
-        }
-        let script = script_of(&self.address, &node)?;
-        let (_, store) = directory.open_existing()?;
-        let after = self.after.as_deref().map(parse_hex).transpose().context("the cursor")?;
-        let query = AddressQuery {
-            kind: AddressKind::Address,
-            hash: AddressHash::of_script(&script),
-            order: if self.newest_first { Order::Descending } else { Order::Ascending },
-            after: after.map(|bytes| Cursor(bytes.into())),
-            limit: self.limit.clamp(1, 10_000),
+    async fn run(self) -> anyhow::Result<()> {
+        let Self { target, address, order, limit, cursor } = self;
+        ensure!(!address.is_empty(), "the address is empty: give one, or a locking script as script:HEX");
+        let client = target.open(Access::Look).await?;
+        let order = match order {
+            Order::Asc => "asc",
+            Order::Desc => "desc",
         };
-        let page = store.by_address(query).await?;
-        Ok(json!({
-            "utxos": page.items.iter().map(|utxo| utxo_json(utxo, node.bitcoin())).collect::<Vec<_>>(),
-            "next": page.next.map(|cursor| hex(&cursor.0)),
-        }))
-    }
-}
-
-/// The locking script of an address in the chain's own notation, or of a script in hex.
-fn script_of(text: &str, node: &NodeFile) -> anyhow::Result<Vec<u8>> {
-    if let Some(network) = node.bitcoin() {
-        match address::script_of(text, network) {
-            Ok(script) => return Ok(script),
-            Err(error) if parse_hex(text).is_err() => return Err(error.into()),
-            Err(_) => {}
+        let mut path = format!("/api/v1/addresses/{}/utxos?limit={limit}&order={order}", part(address));
+        if let Some(cursor) = cursor {
+            path += &format!("&cursor={}", part(cursor));
         }
-    }
-    parse_hex(text).with_context(|| format!("{text:?} is neither an address nor a script in hex"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn parse_hex(text: &str) -> anyhow::Result<Vec<u8>> {
-    let digit = |letter: u8| char::from(letter).to_digit(16).map(|digit| digit as u8);
-    if !text.len().is_multiple_of(2) {
-        bail!("an odd number of hex digits");
-    }
-    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    text.as_bytes().chunks(2).map(byte).collect::<Option<_>>().context("not hex digits")
-}
-
-fn slot_json(slot: &Slot) -> Value {
-    match slot {
-        Slot::Unspent => json!({ "state": "unspent" }),
-        Slot::Frozen => json!({ "state": "frozen" }),
-        Slot::Unspendable => json!({ "state": "unspendable" }),
-        Slot::Spent { spender, child_mined_at } => json!({
-            "state": "spent",
-            "by": spender.child.to_string(),
-            "input": spender.vin,
-            "mined_at": child_mined_at.map(|height| height.0),
-        }),
-        Slot::Settled { child_mined_at } => {
-            json!({ "state": "spent", "by": null, "mined_at": child_mined_at.0 })
-        }
-    }
-}
-
-fn output_json(output: &sapwood_types::Output, network: Option<Network>) -> Value {
-    json!({
-        "amount": output.value,
-        "script": hex(&output.script),
-        "address": network.and_then(|network| address::of_script(&output.script, network)),
-        "extra": if output.extra.is_empty() { None } else { Some(hex(&output.extra)) },
-    })
-}
-
-fn utxo_json(utxo: &Utxo, network: Option<Network>) -> Value {
-    json!({
-        "txid": utxo.outpoint.txid.to_string(),
-        "output": utxo.outpoint.vout,
-        "value": output_json(&utxo.output, network),
-        "slot": slot_json(&utxo.slot),
-        "mined_at": utxo.mined_at.map(|height| height.0),
-        "created_at_height": utxo.created_height.0,
-        "coinbase": utxo.coinbase,
-    })
-}
-
-fn record_json(record: &TxRecord, network: Option<Network>) -> Value {
-    let head = &record.head;
-    let height = |height: Option<sapwood_types::Height>| height.map(|height| height.0);
-    let outputs = record.outputs.iter().zip(&record.slots).enumerate().map(|(number, (output, slot))| {
-        json!({
-            "output": number,
-            "value": output.as_ref().map(|output| output_json(output, network)),
-            "slot": slot_json(slot),
-        })
-    });
-    json!({
-        "txid": record.txid.to_string(),
-        "coinbase": head.coinbase,
-        "mined_at": height(head.mined_at()),
-        "unmined_since": height(head.unmined_since()),
-        "conflicting_since": height(head.conflicting_since),
-        "locked": head.locked,
-        "preserve_until": height(head.preserve_until),
-        "spendable_from": height(head.spending_height),
-        "created_at_height": head.created_height.0,
-        "blocks": head.blocks.iter().map(|block| json!({
-            "id": block.block_id, "height": block.height.0, "on_longest_chain": block.on_longest_chain,
-        })).collect::<Vec<_>>(),
-        "version": record.body.version,
-        "locktime": record.body.locktime,
-        "fee": record.body.fee,
-        "size": record.body.size,
-        "body": head.external.map(|external| sapwood_pruner::bodies::key(&record.txid, external).to_string()),
-        "inputs": record.body.inputs.iter().map(|input| input.outpoint.to_string()).collect::<Vec<_>>(),
-        "outputs": outputs.collect::<Vec<_>>(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hex_is_read_and_written() {
-        assert_eq!(parse_hex("00ffA0").unwrap(), [0, 255, 160]);
-        assert_eq!(hex(&[0, 255, 160]), "00ffa0");
-        assert!(parse_hex("0").is_err() && parse_hex("zz").is_err() && parse_hex("äö").is_err());
+        client.show(&client.get::<UtxoPage>(&path).await?, show::utxos)
     }
 }

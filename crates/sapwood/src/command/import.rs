@@ -101,11 +101,11 @@ impl ImportBitcoin {
             chain: "bitcoin".into(),
             network: self.network.to_string(),
             address_index: self.address_index,
-            policy: policy.into(),
+            configuration: self.bodies.file()?,
         };
         directory.claim(&node_file)?;
         let options = EmbeddedOptions { utxo_hash: self.utxo_hash, ..EmbeddedOptions::default() };
-        let store = directory.open(&node_file, options)?;
+        let store = directory.open(&node_file, options, &policy).await?;
 
         let started = Instant::now();
         let before = store.last_applied().await?;

@@ -2,9 +2,12 @@
 
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod hold;
 pub(crate) mod import;
-pub(crate) mod pruning;
+pub(crate) mod policy;
+pub(crate) mod prune;
 pub(crate) mod roll_back;
 pub(crate) mod run;
 pub(crate) mod status;
@@ -44,6 +47,11 @@ pub(crate) struct BodiesArg {
 }
 
 impl BodiesArg {
+    /// The configuration file, from the root on. `None` if none is named.
+    pub(crate) fn file(&self) -> anyhow::Result<Option<PathBuf>> {
+        Ok(self.config.as_deref().map(std::path::absolute).transpose()?)
+    }
+
     /// What the configuration says about bodies.
     pub(crate) fn load(&self) -> anyhow::Result<BodiesSection> {
         let config = self.config.as_deref().map(|file| Config::load(Some(file))).transpose()?;

@@ -1,22 +1,23 @@
-//! `sapwood rollback`: take blocks back by hand.
+//! `sapwood rollback`: roll blocks back by hand.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events};
+use sapwood_pruner::text::counted;
 use sapwood_sources::ChainPoint;
 use sapwood_store::{RollbackMode, Store, StoreRead as _};
 use sapwood_types::Height;
 
-use super::DataArg;
-use crate::node::runtime;
+use crate::node::{Directory, runtime};
 
-/// Take blocks back, down to a height inside the window.
+/// Roll blocks back, down to a height inside the window. Only where no node runs: a node would apply them again.
 #[derive(Debug, Args)]
 pub(crate) struct RollBack {
-    #[command(flatten)]
-    data: DataArg,
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "SAPWOOD_DATA")]
+    data: PathBuf,
     /// The height of the block that will be the last one.
     #[arg(long, value_name = "HEIGHT")]
     to: u32,
@@ -28,22 +29,25 @@ pub(crate) struct RollBack {
 impl RollBack {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         runtime()?.block_on(async {
-            let (_, store) = self.data.directory().open_existing()?;
-            let floor = store.rollback_floor().await?;
+            let offline = Directory::new(&self.data).change().await;
+            let store = offline.context("rolling back works only while no node runs on the directory")?.store;
+            let (floor, last) = (store.rollback_floor().await?, store.last_applied().await?);
             let rollback = if self.keep_transactions { RollbackMode::Node } else { RollbackMode::Follower };
             let options = ChainOptions { rollback, ..ChainOptions::default() };
             let chain = Chain::new(Arc::new(store) as Arc<dyn Store>, Events::default(), options);
             let height = Height(self.to);
+            let (Some(floor), Some(last)) = (floor, last) else { bail!("no block is applied") };
+            if height > last.height {
+                bail!("cannot roll back to {height}: the last applied block is {}", last.height);
+            }
             let Some(hash) = chain.hash_at(height).await? else {
-                match floor {
-                    Some(floor) => {
-                        bail!("cannot go back to {height}: the lowest height that can be reached is {floor}")
-                    }
-                    None => bail!("nothing is applied"),
-                }
+                bail!("cannot roll back to {height}: the lowest height that can be reached is {floor}");
             };
             let done = chain.roll_back(Some(ChainPoint::new(height, hash))).await?;
-            println!("{} blocks taken back; the last one is {} ({hash})", done.blocks, height);
+            println!(
+                "{} rolled back; the last one is {height} ({hash})",
+                counted(u64::from(done.blocks), "block")
+            );
             Ok(())
         })
     }

@@ -66,13 +66,13 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
             chain: "bitcoin".into(),
             network: network.to_string(),
             address_index: config.chain.address_index,
-            policy: config.policy()?.into(),
+            configuration: config.file.clone(),
         };
         let directory = Directory::new(&config.data.directory);
         directory.claim(&node_file)?;
         let options =
             EmbeddedOptions { utxo_hash: config.chain.utxo_hash, ..EmbeddedOptions::from(&config.store) };
-        let store = directory.open(&node_file, options)?;
+        let store = directory.open(&node_file, options, &config.policy()?).await?;
 
         let mode = match config.apply.mode {
             Mode::Sync => ApplyMode::Sync,
@@ -114,7 +114,8 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         })
         .await?;
         if let Some(address) = serving.http {
-            eprintln!("status page: http://{address}/");
+            let scheme = if config.servers.certificate.as_os_str().is_empty() { "http" } else { "https" };
+            tracing::info!("status page: {scheme}://{address}/");
         }
         let (bar, drawing) = follow_bar(follower.progress());
         let noting = tokio::spawn(note_tips(Arc::clone(&source), store.clone()));
@@ -125,8 +126,8 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         bar.finish_and_clear();
         result?;
         match store.last_applied().await? {
-            Some(last) => println!("stopped at {last}"),
-            None => println!("stopped before the first block"),
+            Some(last) => tracing::info!("stopped at {last}"),
+            None => tracing::info!("stopped before the first block"),
         }
         Ok(())
     })

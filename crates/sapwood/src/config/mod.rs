@@ -28,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) store: StoreSection,
     pub(crate) servers: Servers,
     pub(crate) log: Log,
+    /// The file it was read from, from the root on. `None` if there was none.
+    #[serde(skip)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// The file that is read if none is named.
@@ -51,10 +54,11 @@ impl Config {
             }
             None => String::new(),
         };
-        let name = file.map_or_else(|| "the environment".into(), |file| file.display().to_string());
+        let name = file.as_ref().map_or_else(|| "the environment".into(), |file| file.display().to_string());
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        read::read(&text, environment).with_context(|| name)
+        let config = read::read(&text, environment).with_context(|| name)?;
+        Ok(Self { file: file.map(std::path::absolute).transpose()?, ..config })
     }
 }
 

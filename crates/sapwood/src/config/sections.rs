@@ -358,6 +358,14 @@ impl BodiesSection {
         Ok(bodies.of_store(store).await?)
     }
 
+    /// The directory bodies are kept in. `None` if they are in a bucket.
+    pub(crate) fn place(&self, directory: &Directory) -> Option<PathBuf> {
+        match self.location(&directory.bodies()) {
+            BodyLocation::Directory(place) => Some(place),
+            BodyLocation::S3(_) => None,
+        }
+    }
+
     /// Where bodies are kept: in `beside` unless something else is set.
     pub(crate) fn location(&self, beside: &Path) -> BodyLocation {
         if self.kind == BodiesKind::Directory {

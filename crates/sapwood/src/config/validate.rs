@@ -7,6 +7,8 @@ use sapwood_pruner::OptionsError;
 use sapwood_rules::{Policy, PolicyError, policy::DEFAULT_COINBASE_MATURITY};
 use sapwood_server::{Access, AccessError};
 use sapwood_sources::bitcoin::Network;
+use sapwood_store::StoreError;
+use sapwood_store_embedded::EmbeddedOptions;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::{BodiesKind, Config, Servers, Source, SourceKind, StoreSection};
@@ -174,18 +176,20 @@ impl StoreSection {
             sum <= most,
             "the caches and buffers of [store] take {sum} MiB together, and this machine has {most} MiB of memory"
         );
-        for (name, value) in [
-            ("write_buffer_mib", self.write_buffer_mib),
-            ("write_buffers", self.write_buffers.into()),
-            ("background_jobs", self.background_jobs.into()),
-        ] {
-            ensure!(value > 0, "store.{name} is 0: set it to 1 or more");
-        }
-        ensure!(
-            self.max_open_files == -1 || self.max_open_files >= 64,
-            "store.max_open_files is {}: set it to 64 or more, or to -1 for all",
-            self.max_open_files
-        );
+        ensure!(self.disk_reserve_mib <= 1 << 30, "store.disk_reserve_mib is more than any disk has");
+        EmbeddedOptions::from(self).validate().map_err(|error| match error {
+            StoreError::OptionOutOfRange { option, value, least, most, hint } => {
+                // In the file bytes are given in MiB.
+                let (name, unit) = match option.strip_suffix("_bytes") {
+                    Some(name) => (format!("{name}_mib"), i128::from(MIB)),
+                    None => (option.to_owned(), 1),
+                };
+                let (value, least, most) =
+                    (value / unit, least.div_euclid(unit).max(1.min(least)), most / unit);
+                anyhow!("store.{name} is {value}, and has to be from {least} to {most}{hint}")
+            }
+            error => anyhow!("{error}"),
+        })?;
         Ok(())
     }
 }
@@ -245,7 +249,9 @@ mod tests {
             (|c| c.log.level = "loud".into(), "log.level"),
             (|c| c.log.level = String::new(), "log.level"),
             (|c| c.store.write_buffers = 0, "store.write_buffers"),
-            (|c| c.store.background_jobs = 0, "store.background_jobs"),
+            (|c| c.store.background_jobs = u16::MAX, "store.background_jobs"),
+            (|c| c.store.write_buffer_mib = 0, "store.write_buffer_mib"),
+            (|c| c.store.disk_reserve_mib = u64::MAX, "store.disk_reserve_mib"),
             (|c| c.store.block_cache_mib = 99_999_999_999, "store.block_cache_mib"),
             (|c| c.store.max_open_files = 0, "store.max_open_files"),
             (|c| c.apply.queue = 0, "apply.queue"),

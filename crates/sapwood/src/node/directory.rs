@@ -1,7 +1,7 @@
 //! The data directory: what it was made for, and the store in it.
 //!
 //! ```text
-//! DIR/node.json   what chain it holds and how it was made, for people and for the next start
+//! DIR/node.json   what chain it holds and how it was made, as the store knows it too
 //! DIR/store/      the embedded store
 //! DIR/bodies/     bodies of large transactions, unless they are kept elsewhere
 //! ```
@@ -13,16 +13,18 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use sapwood_pruner::{PolicyState, settle_policy};
 use sapwood_rules::Policy;
+use sapwood_server::address::ChainKind;
 use sapwood_sources::bitcoin::Network;
-use sapwood_store::AddressIndexing;
+use sapwood_store::{AddressIndexing, StoreError};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use serde::{Deserialize, Serialize};
 
 const NODE_FILE: &str = "node.json";
 const STORE: &str = "store";
 
-/// What a data directory holds.
+/// What a data directory holds. The store knows it too, so that this file can be made again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeFile {
@@ -32,54 +34,9 @@ pub(crate) struct NodeFile {
     pub(crate) network: String,
     /// Whether outputs can be found by address.
     pub(crate) address_index: bool,
-    /// How long things are kept.
-    pub(crate) policy: KeptPolicy,
-}
-
-/// How long things are kept, as it is written down. See [`Policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeptPolicy {
-    pub(crate) retention: u32,
-    pub(crate) reorg_window: u32,
-    pub(crate) coinbase_maturity: u32,
-    pub(crate) reassignment_delay: u32,
-    pub(crate) unmined_retention: u32,
-    pub(crate) parent_preservation: u32,
-}
-
-impl From<Policy> for KeptPolicy {
-    fn from(policy: Policy) -> Self {
-        let Policy {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        } = policy;
-        Self {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        }
-    }
-}
-
-impl From<KeptPolicy> for Policy {
-    fn from(kept: KeptPolicy) -> Self {
-        Policy {
-            retention: kept.retention,
-            reorg_window: kept.reorg_window,
-            coinbase_maturity: kept.coinbase_maturity,
-            reassignment_delay: kept.reassignment_delay,
-            unmined_retention: kept.unmined_retention,
-            parent_preservation: kept.parent_preservation,
-        }
-    }
+    /// The configuration file it was last run with, for commands that need to know where bodies are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) configuration: Option<PathBuf>,
 }
 
 impl NodeFile {
@@ -87,11 +44,37 @@ impl NodeFile {
     pub(crate) fn bitcoin(&self) -> Option<Network> {
         if self.chain == "bitcoin" { Network::from_str(&self.network).ok() } else { None }
     }
+
+    /// The notation of its addresses.
+    pub(crate) fn kind(&self) -> ChainKind {
+        match self.bitcoin() {
+            Some(network) => ChainKind::Bitcoin(network.into()),
+            None => ChainKind::Other(self.identity()),
+        }
+    }
+
+    /// The chain and the network, as the store knows them.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {}", self.chain, self.network)
+    }
+
+    fn options(&self, options: EmbeddedOptions) -> EmbeddedOptions {
+        let address_index = AddressIndexing { address: self.address_index, credential: false };
+        EmbeddedOptions { address_index, identity: Some(self.identity()), ..options }
+    }
 }
 
 /// A data directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory(PathBuf);
+
+/// A data directory that no node runs on, opened by a command.
+pub(crate) struct Offline {
+    pub(crate) node: NodeFile,
+    pub(crate) store: EmbeddedStore,
+    /// The policy in force.
+    pub(crate) policy: PolicyState,
+}
 
 impl Directory {
     pub(crate) fn new(path: &Path) -> Self {
@@ -112,21 +95,37 @@ impl Directory {
         self.0.join("bodies")
     }
 
-    /// What it holds. Nothing if it is new.
+    /// What it holds. `None` if it is new.
     pub(crate) fn read(&self) -> anyhow::Result<Option<NodeFile>> {
         let path = self.0.join(NODE_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.rebuild(),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let node = serde_json::from_str(&text)
-            .with_context(|| format!("{} is damaged: restore it from a backup", path.display()))?;
+        let node = serde_json::from_str(&text).with_context(|| {
+            format!("{} is damaged: delete it, and it is made again from the store", path.display())
+        })?;
         Ok(Some(node))
     }
 
+    /// What the store says it holds, where the file is lost. `None` if there is no store either.
+    fn rebuild(&self) -> anyhow::Result<Option<NodeFile>> {
+        let store = match self.open_with(EmbeddedStore::open_read_only, EmbeddedOptions::default()) {
+            Ok(store) => store,
+            Err(StoreError::NoStore { .. }) => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("making {NODE_FILE} again")),
+        };
+        let Some((chain, network)) = store.identity().and_then(|identity| identity.split_once(' ')) else {
+            bail!("{} has a store but no {NODE_FILE}: restore that file from a backup", self.0.display());
+        };
+        let (chain, network) = (chain.to_owned(), network.to_owned());
+        let address_index = store.address_index().address;
+        Ok(Some(NodeFile { chain, network, address_index, configuration: None }))
+    }
+
     /// What it holds, which has to be something.
-    pub(crate) fn expect(&self) -> anyhow::Result<NodeFile> {
+    fn expect(&self) -> anyhow::Result<NodeFile> {
         match self.read()? {
             Some(node) => Ok(node),
             None => bail!(
@@ -136,59 +135,110 @@ impl Directory {
         }
     }
 
-    /// Makes it hold this, or checks that it does. A changed policy is written down.
+    /// Refuses what it was not made for.
+    pub(crate) fn check(&self, wanted: &NodeFile) -> anyhow::Result<()> {
+        let Some(found) = self.read()? else { return Ok(()) };
+        if (&found.chain, &found.network) != (&wanted.chain, &wanted.network) {
+            bail!(
+                "{} holds {}, not {}: name another directory",
+                self.0.display(),
+                found.identity(),
+                wanted.identity()
+            );
+        }
+        if found.address_index != wanted.address_index {
+            let made = if found.address_index { "with" } else { "without" };
+            bail!(
+                "{} was made {made} the address index, and that cannot be changed later: ask for the same, or import into a new \
+                 directory",
+                self.0.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes it hold this, or checks that it does.
     pub(crate) fn claim(&self, wanted: &NodeFile) -> anyhow::Result<()> {
-        if let Some(found) = self.read()? {
-            if (&found.chain, &found.network) != (&wanted.chain, &wanted.network) {
-                bail!(
-                    "{} holds {} {}, not {} {}: name another directory with --data",
-                    self.0.display(),
-                    found.chain,
-                    found.network,
-                    wanted.chain,
-                    wanted.network
-                );
-            }
-            if found.address_index != wanted.address_index {
-                let made = if found.address_index { "with" } else { "without" };
-                bail!(
-                    "{} was made {made} the address index, and that cannot be changed later: ask for the same, or import \
-                     into a new directory",
-                    self.0.display()
-                );
-            }
-            if found == *wanted {
-                return Ok(());
-            }
-        } else if self.store().exists() {
-            bail!("{} has a store but no {NODE_FILE}: restore that file from a backup", self.0.display());
+        self.check(wanted)?;
+        let path = self.0.join(NODE_FILE);
+        let found = if path.exists() { self.read()? } else { None };
+        // A command without a configuration does not forget the one that is written down.
+        let configuration = wanted
+            .configuration
+            .clone()
+            .or_else(|| found.as_ref().and_then(|found| found.configuration.clone()));
+        let wanted = NodeFile { configuration, ..wanted.clone() };
+        if found.as_ref() == Some(&wanted) {
+            return Ok(());
         }
         fs::create_dir_all(&self.0).with_context(|| format!("making {}", self.0.display()))?;
         // Whole or not at all: a new file takes the place of the old one.
-        let text = serde_json::to_string_pretty(wanted)? + "\n";
+        let text = serde_json::to_string_pretty(&wanted)? + "\n";
         let temporary = self.0.join("node.json.new");
         let write = || {
             fs::write(&temporary, text)?;
             fs::File::open(&temporary)?.sync_all()?;
-            fs::rename(&temporary, self.0.join(NODE_FILE))
+            fs::rename(&temporary, &path)
         };
         write().with_context(|| format!("writing {}", temporary.display()))
     }
 
-    /// Opens the store as it was made.
-    pub(crate) fn open(&self, node: &NodeFile, options: EmbeddedOptions) -> anyhow::Result<EmbeddedStore> {
-        let address_index = AddressIndexing { address: node.address_index, credential: false };
-        let options = EmbeddedOptions { address_index, ..options };
-        Ok(EmbeddedStore::open(&self.store(), node.policy.into(), options)?)
+    /// Opens the store as it was made, or makes it. What it promised to keep longer than `configured` it goes on keeping.
+    pub(crate) async fn open(
+        &self,
+        node: &NodeFile,
+        options: EmbeddedOptions,
+        configured: &Policy,
+    ) -> anyhow::Result<EmbeddedStore> {
+        let store = EmbeddedStore::open(&self.store(), *configured, node.options(options))?;
+        settle_policy(&store, configured).await?;
+        Ok(store)
     }
 
-    /// Opens what is there, for looking at it.
-    pub(crate) fn open_existing(&self) -> anyhow::Result<(NodeFile, EmbeddedStore)> {
+    /// Opens what is there for reading: nothing in the directory changes, and it may be a copy on a read-only medium.
+    pub(crate) async fn look(&self) -> anyhow::Result<Offline> {
+        self.offline(EmbeddedStore::open_read_only).await
+    }
+
+    /// Opens what is there for a command that changes something.
+    pub(crate) async fn change(&self) -> anyhow::Result<Offline> {
+        self.offline(EmbeddedStore::open_existing).await
+    }
+
+    async fn offline(&self, open: OpenStore) -> anyhow::Result<Offline> {
         let node = self.expect()?;
-        let store = self.open(&node, EmbeddedOptions::default())?;
-        Ok((node, store))
+        let store = match self.open_with(open, node.options(EmbeddedOptions::default())) {
+            Err(error @ StoreError::NoStore { .. }) => {
+                return Err(error).with_context(|| {
+                    format!(
+                        "{} says {}, but its store is missing",
+                        self.0.join(NODE_FILE).display(),
+                        node.identity()
+                    )
+                });
+            }
+            Err(error @ StoreError::OtherIdentity { .. }) => {
+                return Err(error).with_context(|| {
+                    let file = self.0.join(NODE_FILE);
+                    format!("{} is not that of its store: delete it, and it is made again", file.display())
+                });
+            }
+            opened => opened?,
+        };
+        let policy = PolicyState::load(&store).await?;
+        let policy = policy.unwrap_or_else(|| PolicyState::configured(Policy::default()));
+        // Opened again with the policy it has written down: a reader cannot be told another one.
+        drop(store);
+        let store = open(&self.store(), policy.policy(), node.options(EmbeddedOptions::default()))?;
+        Ok(Offline { node, store, policy })
+    }
+
+    fn open_with(&self, open: OpenStore, options: EmbeddedOptions) -> Result<EmbeddedStore, StoreError> {
+        open(&self.store(), Policy::default(), options)
     }
 }
+
+type OpenStore = fn(&Path, Policy, EmbeddedOptions) -> Result<EmbeddedStore, StoreError>;
 
 #[cfg(test)]
 mod tests {
@@ -199,28 +249,83 @@ mod tests {
             chain: "bitcoin".into(),
             network: "regtest".into(),
             address_index: false,
-            policy: Policy::default().into(),
+            configuration: None,
         }
+    }
+
+    fn words(error: anyhow::Error) -> String {
+        format!("{error:#}")
+    }
+
+    async fn made(path: &Path) -> Directory {
+        let directory = Directory::new(path);
+        directory.claim(&node()).unwrap();
+        directory.open(&node(), EmbeddedOptions::default(), &Policy::with_retention(4000)).await.unwrap();
+        directory
     }
 
     #[test]
     fn a_directory_keeps_what_it_was_made_for() {
         let temporary = tempfile::tempdir().unwrap();
         let directory = Directory::new(&temporary.path().join("data"));
-        assert!(directory.expect().unwrap_err().to_string().contains("holds no chain"));
+        assert!(words(directory.expect().unwrap_err()).contains("holds no chain"));
         directory.claim(&node()).unwrap();
         assert_eq!(directory.expect().unwrap(), node());
         let other = NodeFile { network: "mainnet".into(), ..node() };
-        assert!(directory.claim(&other).unwrap_err().to_string().contains("holds bitcoin regtest"));
+        assert!(words(directory.claim(&other).unwrap_err()).contains("holds bitcoin regtest"));
         let indexed = NodeFile { address_index: true, ..node() };
-        assert!(directory.claim(&indexed).unwrap_err().to_string().contains("without the address index"));
-        let longer = NodeFile { policy: Policy::with_retention(1000).into(), ..node() };
-        directory.claim(&longer).unwrap();
-        assert_eq!(Policy::from(directory.expect().unwrap().policy), Policy::with_retention(1000));
+        assert!(words(directory.claim(&indexed).unwrap_err()).contains("without the address index"));
+        let run = NodeFile { configuration: Some("sapwood.toml".into()), ..node() };
+        directory.claim(&run).unwrap();
+        directory.claim(&node()).unwrap();
+        assert_eq!(directory.expect().unwrap(), run, "the configuration is not forgotten");
         std::fs::write(directory.path().join(NODE_FILE), "{").unwrap();
-        assert!(directory.expect().unwrap_err().to_string().contains("is damaged"));
+        assert!(words(directory.expect().unwrap_err()).contains("is damaged"));
+    }
+
+    #[tokio::test]
+    async fn m14_a_lost_node_file_is_made_again_from_the_store() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = made(&temporary.path().join("data")).await;
         std::fs::remove_file(directory.path().join(NODE_FILE)).unwrap();
-        std::fs::create_dir(directory.store()).unwrap();
-        assert!(directory.claim(&node()).is_err(), "a store of unknown origin is left alone");
+        assert_eq!(directory.expect().unwrap(), node());
+        let other = NodeFile { network: "mainnet".into(), ..node() };
+        assert!(directory.claim(&other).is_err(), "it is still regtest");
+        directory.claim(&node()).unwrap();
+        assert!(directory.path().join(NODE_FILE).exists());
+    }
+
+    #[tokio::test]
+    async fn m14_a_node_file_of_another_network_is_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = made(&temporary.path().join("data")).await;
+        let other = NodeFile { network: "mainnet".into(), ..node() };
+        let text = serde_json::to_string(&other).unwrap();
+        std::fs::write(directory.path().join(NODE_FILE), text).unwrap();
+        let error = words(directory.look().await.err().unwrap());
+        assert!(error.contains("regtest") && error.contains("is made again"), "{error}");
+        assert!(directory.open(&other, EmbeddedOptions::default(), &Policy::default()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn m14_a_missing_store_is_said_and_none_is_made() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = made(&temporary.path().join("data")).await;
+        std::fs::remove_dir_all(directory.store()).unwrap();
+        for open in [directory.look().await, directory.change().await] {
+            let error = words(open.err().unwrap());
+            assert!(error.contains("its store is missing"), "{error}");
+        }
+        assert!(!directory.store().exists());
+    }
+
+    #[tokio::test]
+    async fn h5_a_directory_keeps_what_it_promised() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = made(&temporary.path().join("data")).await;
+        directory.open(&node(), EmbeddedOptions::default(), &Policy::default()).await.unwrap();
+        let offline = directory.look().await.unwrap();
+        assert_eq!(offline.policy.policy(), Policy::with_retention(4000));
+        assert_eq!(offline.policy.configuration(), Policy::default());
     }
 }

@@ -2,12 +2,14 @@
 
 mod bar;
 mod directory;
+mod endpoints;
 mod files;
 mod serving;
 mod signals;
 
 pub(crate) use bar::{counting_bar, follow_bar};
-pub(crate) use directory::{Directory, NodeFile};
+pub(crate) use directory::{Directory, NodeFile, Offline};
+pub(crate) use endpoints::Endpoints;
 pub(crate) use files::anchor;
 pub(crate) use serving::{Parts, Serving};
 pub(crate) use signals::{runtime, stop_on_signals};

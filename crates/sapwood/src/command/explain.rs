@@ -1,0 +1,39 @@
+//! `sapwood explain`: why something is still there.
+
+use clap::{Args, Subcommand};
+use sapwood_server::views::ExplanationView;
+use sapwood_types::TxId;
+
+use crate::{
+    client::{Access, Target},
+    node::runtime,
+    show,
+};
+
+/// What to explain.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Explain {
+    /// Why a transaction's record is retained, and when it becomes prunable.
+    Tx(ExplainTx),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainTx {
+    #[command(flatten)]
+    target: Target,
+    /// Its id.
+    txid: TxId,
+}
+
+impl Explain {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let Explain::Tx(ExplainTx { target, txid }) = self;
+        runtime()?.block_on(async {
+            let client = target.open(Access::LookAtBodies).await?;
+            client.show(
+                &client.get::<ExplanationView>(&format!("/api/v1/txs/{txid}/explain")).await?,
+                show::explanation,
+            )
+        })
+    }
+}

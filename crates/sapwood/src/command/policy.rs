@@ -1,0 +1,85 @@
+//! `sapwood policy`: how long things are kept.
+
+use anyhow::ensure;
+use clap::{Args, Subcommand};
+use sapwood_server::http::policy::{PolicyPatch, PolicyView};
+
+use crate::{
+    client::{Access, Target},
+    node::runtime,
+    show,
+};
+
+/// What to do about how long things are kept.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show how long things are kept, and where each number comes from.
+    Show(Target),
+    /// Change how long things are kept. It stays so after a restart, until the configuration is changed to something else.
+    Set(SetPolicy),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetPolicy {
+    #[command(flatten)]
+    target: Target,
+    /// Blocks a record is kept after it settled. 0 keeps every record for ever.
+    #[arg(long, value_name = "BLOCKS")]
+    retention: Option<u32>,
+    /// How many blocks can be rolled back. At most the retention.
+    #[arg(long, value_name = "BLOCKS")]
+    reorg_window: Option<u32>,
+    /// Blocks before a coinbase's outputs may be spent.
+    #[arg(long, value_name = "BLOCKS")]
+    coinbase_maturity: Option<u32>,
+    /// Blocks before a reassigned output may be spent.
+    #[arg(long, value_name = "BLOCKS")]
+    reassignment_delay: Option<u32>,
+    /// Blocks after which an unmined transaction is old. It follows the retention unless set.
+    #[arg(long, value_name = "BLOCKS")]
+    unmined_retention: Option<u32>,
+    /// Blocks for which the parents of old unmined transactions are preserved.
+    #[arg(long, value_name = "BLOCKS")]
+    parent_preservation: Option<u32>,
+    /// Go on although less is kept than before. Without it such a change is refused, with how much it would delete.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl PolicyCommand {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        runtime()?.block_on(async {
+            match self {
+                PolicyCommand::Show(target) => {
+                    let client = target.open(Access::Look).await?;
+                    client.show(&client.get::<PolicyView>("/api/v1/policy").await?, show::policy)
+                }
+                PolicyCommand::Set(set) => set.run().await,
+            }
+        })
+    }
+}
+
+impl SetPolicy {
+    async fn run(self) -> anyhow::Result<()> {
+        let patch = PolicyPatch {
+            retention: self.retention,
+            reorg_window: self.reorg_window,
+            coinbase_maturity: self.coinbase_maturity,
+            reassignment_delay: self.reassignment_delay,
+            unmined_retention: self.unmined_retention,
+            parent_preservation: self.parent_preservation,
+            confirm: self.yes,
+        };
+        let body = serde_json::to_value(&patch)?;
+        ensure!(
+            body.as_object().is_some_and(|body| body.len() > 1),
+            "name a number to change, such as --retention 1000"
+        );
+        let client = self.target.open(Access::Change).await?;
+        let changed = client.patch::<PolicyView>("/api/v1/policy", &body).await?;
+        client.show(&changed, show::policy)?;
+        client.close().await;
+        Ok(())
+    }
+}

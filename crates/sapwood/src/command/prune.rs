@@ -1,0 +1,99 @@
+//! `sapwood prune`: prune, or see what would be pruned and what holds it back.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use sapwood_server::views::{JobReport, PlanReport, PruneReport};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Access, Answer, Client, Target},
+    node::runtime,
+    show,
+};
+
+/// How often a running node is asked whether a job is over.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub(crate) struct AtHeight {
+    #[command(flatten)]
+    target: Target,
+    /// As if the chain were at this height.
+    #[arg(long)]
+    height: Option<u32>,
+}
+
+/// What to do about pruning.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Prune {
+    /// Prune now, and wait until the job is over.
+    Now(AtHeight),
+    /// What a job now would delete and what it would retain, without deleting anything.
+    Plan(AtHeight),
+    /// How pruning stands, and what holds it back.
+    Status(Target),
+    /// What the last jobs did.
+    Jobs(Target),
+    /// Enable pruning.
+    Enable(Target),
+    /// Disable pruning. It stays so after a restart.
+    Disable(Target),
+}
+
+impl Prune {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        runtime()?.block_on(async {
+            match self {
+                Prune::Now(AtHeight { target, height }) => {
+                    let client = target.open(Access::Change).await?;
+                    let asked = client.post("/api/v1/prune", &json!({ "height": height })).await?;
+                    let over = wait(&client, asked).await?;
+                    client.show(&over, show::job)?;
+                    client.close().await;
+                    anyhow::ensure!(over.view.error.is_none(), "job {} failed", over.view.id);
+                    Ok(())
+                }
+                Prune::Plan(AtHeight { target, height }) => {
+                    let client = target.open(Access::LookAtBodies).await?;
+                    let query = height.map_or_else(String::new, |height| format!("?height={height}"));
+                    let plan = client.get::<PlanReport>(&format!("/api/v1/prune/plan{query}")).await?;
+                    client.show(&plan, show::plan)
+                }
+                Prune::Status(target) => {
+                    let client = target.open(Access::Look).await?;
+                    client.show(&client.get::<PruneReport>("/api/v1/prune").await?, show::prune)
+                }
+                Prune::Jobs(target) => {
+                    let client = target.open(Access::Look).await?;
+                    client.show(&client.get::<Vec<JobReport>>("/api/v1/prune/jobs").await?, |jobs| {
+                        show::jobs(jobs)
+                    })
+                }
+                Prune::Enable(target) => enable(&target, true).await,
+                Prune::Disable(target) => enable(&target, false).await,
+            }
+        })
+    }
+}
+
+async fn enable(target: &Target, enabled: bool) -> anyhow::Result<()> {
+    let client = target.open(Access::Change).await?;
+    let answer = client.put::<Value>("/api/v1/prune/enabled", &json!({ "enabled": enabled })).await?;
+    client.show(&answer, |_| format!("pruning is {}", if enabled { "enabled" } else { "disabled" }))?;
+    client.close().await;
+    Ok(())
+}
+
+/// Waits until a job, or the one that took its place, is over.
+async fn wait(client: &Client, mut job: Answer<JobReport>) -> anyhow::Result<Answer<JobReport>> {
+    loop {
+        let id = match (job.view.superseded_by, job.view.ended_at) {
+            (Some(by), _) => by,
+            (None, Some(_)) => return Ok(job),
+            (None, None) => job.view.id,
+        };
+        tokio::time::sleep(LOOK_EVERY).await;
+        job = client.get(&format!("/api/v1/prune/jobs/{id}")).await?;
+    }
+}

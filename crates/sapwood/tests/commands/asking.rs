@@ -1,0 +1,229 @@
+//! Asking a node that runs, and a directory that no node has open.
+
+use std::fs;
+
+use crate::{
+    node::{Place, TOKEN},
+    support::{bitcoin, json, printed, refused, run},
+};
+
+/// The first payment of all, in block 170; one of its outputs is spent in block 181.
+const TXID: &str = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16";
+
+fn mainnet() -> Option<std::path::PathBuf> {
+    Some(bitcoin()?.join("chain-mainnet-0-4312/blk00000.dat"))
+}
+
+#[test]
+fn h8_answers_are_the_same_from_a_running_node_and_from_its_directory() {
+    let Some(blocks) = mainnet() else { return };
+    let place =
+        Place::new(&blocks, "", "[chain]\naddress_index = true\nutxo_hash = true\n[pruner]\nenabled = false");
+    let node = place.run(4312);
+    let (data, outpoint) = (place.data(), format!("{TXID}:1"));
+    let script =
+        format!("script:{}", node.json(&["get", "tx", TXID])["outputs"][0]["script"].as_str().unwrap());
+    let questions: &[&[&str]] = &[
+        &["get", "tx", TXID],
+        &["get", "utxo", &outpoint],
+        &["get", "address", &script, "--limit", "3", "--order", "desc"],
+        &["get", "utxo-set"],
+        &["explain", "tx", TXID],
+        &["prune", "plan"],
+        &["hold", "list"],
+    ];
+    let online: Vec<_> = questions.iter().map(|question| node.json(question)).collect();
+    let as_text: Vec<_> =
+        questions.iter().map(|question| printed(&[question, &node.target()[..]].concat())).collect();
+    // The node that runs on the directory is found by the directory.
+    if place.path("data/endpoints.json").exists() {
+        let by_directory = printed(&["get", "tx", TXID, "--data", &data]);
+        assert_eq!(by_directory, as_text[0]);
+        assert!(printed(&["verify", "--data", &data]).contains("nothing is broken"));
+    }
+    let rollback = refused(&["rollback", "--data", &data, "--to", "4300"]);
+    assert!(rollback.contains("only while no node runs"), "{rollback}");
+    let status = node.json(&["status"]);
+    node.stop();
+    for ((question, online), as_text) in questions.iter().zip(online).zip(as_text) {
+        let offline = [question, &["--data", data.as_str()][..]].concat();
+        assert_eq!(json(&[&offline[..], &["--json"]].concat()), online, "{question:?}");
+        assert_eq!(printed(&offline), as_text, "{question:?}");
+    }
+    let offline = json(&["status", "--data", &data, "--json"]);
+    assert_eq!(offline["chain"]["state"], "offline");
+    assert_eq!(
+        (&offline["chain"]["applied"], &offline["counts"]),
+        (&status["chain"]["applied"], &status["counts"])
+    );
+}
+
+#[test]
+fn h8_holds_and_pruning_are_controlled_online_and_offline() {
+    let Some(blocks) = mainnet() else { return };
+    let place = Place::new(&blocks, "", "");
+    let node = place.run(4312);
+    let data = place.data();
+    let set =
+        node.json(&["hold", "set", "export/first", "--keep-from", "10", "--owner", "me", "--reason", "why"]);
+    assert_eq!((&set["name"], &set["keep_from"]), (&"export/first".into(), &10.into()));
+    let names = |holds: serde_json::Value| {
+        let holds = holds.as_array().expect("one list").clone();
+        holds.iter().map(|hold| hold["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(names(node.json(&["hold", "list"])).contains(&"export/first".to_owned()));
+    let job = node.json(&["prune", "now"]);
+    assert_eq!((&job["state"], &job["trigger"]), (&"completed".into(), &"on_demand".into()), "{job}");
+    assert!(printed(&[&["prune", "jobs"], &node.target()[..]].concat()).contains("on demand"));
+    let url = node.url.clone();
+    let without_token = refused(&["prune", "disable", "--url", &url]);
+    assert!(without_token.contains("--token"), "{without_token}");
+    assert!(printed(&["prune", "disable", "--url", &url, "--token", TOKEN]).contains("pruning is disabled"));
+    node.stop();
+
+    assert!(printed(&["prune", "status", "--data", &data]).contains("disabled"));
+    assert!(refused(&["prune", "now", "--data", &data]).contains("enable it first"));
+    assert!(printed(&["prune", "enable", "--data", &data]).contains("pruning is enabled"));
+    assert!(names(json(&["hold", "list", "--data", &data, "--json"])).contains(&"export/first".to_owned()));
+    let released = printed(&["hold", "release", "export/first", "--data", &data]);
+    assert_eq!(released, "export/first is released\n");
+    assert!(refused(&["hold", "release", "export/first", "--data", &data]).contains("export/first"));
+    assert!(printed(&["hold", "set", "mine", "--data", &data]).contains("needs everything"));
+    assert!(printed(&["prune", "jobs", "--data", &data]).contains("no job yet"));
+}
+
+#[test]
+fn h7_the_plan_of_a_directory_is_what_prune_now_does() {
+    let Some(blocks) = mainnet() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let window = ["--retention", "20", "--reorg-window", "10"];
+    printed(&[&["import", "bitcoin", "--data", data, blocks.to_str().unwrap()][..], &window].concat());
+    let before = json(&["status", "--data", data, "--json"]);
+    let plan = json(&["prune", "plan", "--data", data, "--json"]);
+    assert_eq!(plan["blocked"], serde_json::Value::Null);
+    let text = printed(&["prune", "plan", "--data", data]);
+    assert!(!text.contains("delete none"), "{text}");
+    let status = json(&["prune", "status", "--data", data, "--json"]);
+    assert_eq!(status["totals"]["jobs"], 0, "looking starts no job");
+    let job = json(&["prune", "now", "--data", data, "--json"]);
+    assert_eq!(job["counts"]["deleted"], plan["records"], "{job}");
+    let after = json(&["status", "--data", data, "--json"]);
+    let records = |status: &serde_json::Value| status["counts"]["records"].as_u64().unwrap();
+    assert_eq!(records(&before) - records(&after), plan["records"].as_u64().unwrap());
+    assert_eq!(json(&["prune", "plan", "--data", data, "--json"])["records"], 0);
+}
+
+#[test]
+fn h8_https_is_spoken_with_the_authority_that_is_named() {
+    let Some(blocks) = mainnet() else { return };
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (certificate, key) =
+        (file("certificate.pem", made.cert.pem()), file("key.pem", made.signing_key.serialize_pem()));
+    let place = Place::new(&blocks, &format!("certificate = {certificate:?}\nkey = {key:?}"), "");
+    fs::copy(&certificate, place.path("ca.pem")).unwrap();
+    let node = place.run(4312);
+    assert!(node.url.starts_with("https://"), "{}", node.url);
+    assert_eq!(node.json(&["get", "tx", TXID])["mined_at"], 170);
+    let untrusted = refused(&["status", "--url", &node.url, "--token", TOKEN]);
+    assert!(untrusted.contains("no node answers"), "{untrusted}");
+    // Its own directory says which certificate it shows.
+    if place.path("data/endpoints.json").exists() {
+        assert!(printed(&["status", "--data", &place.data()]).contains("4,312"));
+    }
+    assert_eq!(node.json(&["hold", "set", "mine"])["name"], "mine");
+}
+
+#[test]
+fn m11_a_body_that_is_not_that_of_its_id_is_noticed() {
+    let Some(blocks) = mainnet() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, config, file) = (path("data"), path("sapwood.toml"), path("file"));
+    fs::write(&config, format!("[bodies]\nabove_kib = 0\ndirectory = {:?}\n", path("elsewhere"))).unwrap();
+    let blocks = blocks.to_str().unwrap();
+    printed(&["import", "bitcoin", "--data", &data, "--config", &config, "--stop-at", "200", blocks]);
+    // Where bodies are is written down for the directory.
+    let body = ["get", "tx", TXID, "--data", &data, "--body", &file];
+    printed(&body);
+    let bytes = fs::read(&file).unwrap();
+    assert_eq!(bytes.len(), 275);
+    let again = refused(&body);
+    assert!(again.contains("--force"), "{again}");
+    fs::write(&file, "old").unwrap();
+    printed(&[&body[..], &["--force"]].concat());
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    assert!(printed(&["verify", "--data", &data]).contains("nothing is broken"));
+
+    let mut damaged = bytes.clone();
+    damaged[100] ^= 1;
+    for (wrong, words) in
+        [(damaged, "it is that of transaction"), (b"tampered".to_vec(), "it is no transaction")]
+    {
+        fs::write(directory.path().join(format!("elsewhere/f4/18/{TXID}.tx")), wrong).unwrap();
+        let output = run(&["verify", "--data", &data]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(!output.status.success() && said.contains(words) && said.contains(TXID), "{said}");
+        let refused = refused(&[&body[..], &["--force"]].concat());
+        assert!(refused.contains(words), "{refused}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), bytes, "the file is as it was");
+}
+
+#[test]
+fn m14_a_directory_that_cannot_be_written_can_be_looked_at() {
+    let Some(blocks) = mainnet() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    printed(&["import", "bitcoin", "--data", data, "--stop-at", "200", blocks.to_str().unwrap()]);
+    let files = |what: &str| {
+        let listed =
+            std::process::Command::new("find").args([data, "-type", "f", "-printf", "%p %s %T@\\n"]).output();
+        let mut listed: Vec<_> =
+            String::from_utf8(listed.expect(what).stdout).unwrap().lines().map(str::to_owned).collect();
+        listed.sort();
+        listed
+    };
+    let before = files("before");
+    assert!(printed(&["status", "--data", data]).contains("applied       200"));
+    assert!(printed(&["get", "tx", TXID, "--data", data]).contains("mined at 170"));
+    assert!(printed(&["verify", "--data", data]).contains("nothing is broken"));
+    assert!(printed(&["explain", "tx", TXID, "--data", data]).contains("verdict: "));
+    assert_eq!(files("after"), before, "looking changes nothing");
+
+    fs::remove_dir_all(directory.path().join("data/store")).unwrap();
+    let missing = refused(&["status", "--data", data]);
+    assert!(missing.contains("its store is missing"), "{missing}");
+    assert!(!directory.path().join("data/store").exists(), "none is made");
+}
+
+#[test]
+fn l18_small_things_are_said_plainly() {
+    let Some(blocks) = mainnet() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let blocks = blocks.to_str().unwrap();
+    printed(&["import", "bitcoin", "--data", data, "--address-index", "--stop-at", "200", blocks]);
+    let above = refused(&["rollback", "--data", data, "--to", "5000"]);
+    assert!(above.contains("the last applied block is 200"), "{above}");
+    let rolled = printed(&["rollback", "--data", data, "--to", "199"]);
+    assert!(rolled.contains("1 block rolled back"), "{rolled}");
+    assert!(refused(&["get", "address", "--data", data, ""]).contains("address is empty"));
+    assert!(refused(&["get", "address", "--data", data, "00", "--limit", "0"]).contains("limit"));
+    let negative = refused(&["prune", "plan", "--data", data, "--height", "-1"]);
+    assert!(negative.contains("invalid value '-1'") && !negative.contains("-- -1"), "{negative}");
+    let genesis = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
+    let tx = json(&["get", "tx", "--data", data, "--json", genesis]);
+    assert_eq!(tx["outputs"][0]["state"], "unspendable");
+    let utxo = refused(&["get", "utxo", "--data", data, &format!("{genesis}:0")]);
+    assert!(utxo.contains("can never be spent"), "{utxo}");
+}
