@@ -99,7 +99,7 @@ impl Demo {
     async fn show(&self, path: &Path) -> anyhow::Result<()> {
         let stop = Stop::default();
         stop_on_signals(stop.clone())?;
-        let source = SyntheticSource::new(self.chain())?;
+        let source = SyntheticSource::new(self.chain()).with_context(|| format!("--txs {}", self.txs))?;
         let policy = Policy::with_retention(RETENTION);
         let (directory, store) = open(path, policy).await?;
         let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };

@@ -184,7 +184,7 @@ impl ImportBitcoin {
     async fn open_source(&self, anchor: Option<ChainPoint>, stop: Stop) -> anyhow::Result<BlkSource> {
         let options = BlkOptions {
             anchor,
-            raw_above: Some(self.bodies.load()?.above()),
+            raw_above: Some(self.bodies.load(&self.data.directory())?.above()),
             ..BlkOptions::new(self.network, self.places.clone())
         };
         let (bar, show) = counting_bar("reading headers");

@@ -41,7 +41,8 @@ impl DataArg {
 /// Where bodies of large transactions are.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BodiesArg {
-    /// The configuration file that says in `[bodies]` where bodies of large transactions are. Without it they are in the data directory.
+    /// The configuration file that says in `[bodies]` where bodies of large transactions are. Unless named it is the one the data directory
+    /// was last run with; without one they are in the data directory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -53,13 +54,17 @@ impl BodiesArg {
     }
 
     /// What the configuration says about bodies.
-    pub(crate) fn load(&self) -> anyhow::Result<BodiesSection> {
-        let config = self.config.as_deref().map(|file| Config::load(Some(file))).transpose()?;
+    pub(crate) fn load(&self, directory: &Directory) -> anyhow::Result<BodiesSection> {
+        let file = match &self.config {
+            Some(file) => Some(file.clone()),
+            None => directory.read()?.and_then(|node| node.configuration),
+        };
+        let config = file.map(|file| Config::load(Some(&file))).transpose()?;
         Ok(config.unwrap_or_default().bodies)
     }
 
     /// The bodies of the store in a data directory.
     pub(crate) async fn open(&self, directory: &Directory, store: &dyn Store) -> anyhow::Result<Bodies> {
-        self.load()?.open(directory, store).await
+        self.load(directory)?.open(directory, store).await
     }
 }

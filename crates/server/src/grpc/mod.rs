@@ -156,7 +156,7 @@ fn router(
         UtxoService { store: Arc::clone(&store), chain: chain.clone(), pruner: pruner.clone(), limits };
     let chain = ChainService { chain, pruner: pruner.clone(), feed, limits, stop: stop.clone() };
     let stop = stop.clone();
-    let pruner = PrunerService { pruner, store, limits, stop, changing_policy: Default::default() };
+    let pruner = PrunerService { pruner, store, limits, stop };
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)

@@ -10,10 +10,9 @@ use std::{
 use futures_util::{Stream, stream};
 use sapwood_chain::Stop;
 use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
-use sapwood_rules::PolicyChange;
 use sapwood_store::Store;
 use sapwood_types::Height;
-use tokio::sync::{Mutex, broadcast::error::RecvError};
+use tokio::sync::broadcast::error::RecvError;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -32,8 +31,6 @@ pub(crate) struct PrunerService {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) limits: GrpcLimits,
     pub(crate) stop: Stop,
-    /// Held while the policy is read and changed.
-    pub(crate) changing_policy: Mutex<()>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -192,10 +189,9 @@ impl Pruner for PrunerService {
     }
 
     async fn set_policy(&self, request: Request<SetPolicyRequest>) -> Answer<SetPolicyResponse> {
-        let _changing = self.changing_policy.lock().await;
-        let policy = request.into_inner().apply(self.pruner.policy());
-        let change = PolicyChange::to(policy);
-        let state = self.pruner.change_policy(change, "gRPC", true).await.map_err(refused)?;
+        let request = request.into_inner();
+        let changed = self.pruner.change_policy(request.change(), "gRPC", request.confirm).await;
+        let state = changed.map_err(refused)?;
         Ok(Response::new(SetPolicyResponse { policy: Some(state.policy().into()) }))
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sapwood_pruner as pruner;
-use sapwood_rules::Policy;
+use sapwood_rules::{Policy, PolicyChange};
 
 use super::{bytes, known};
 use crate::grpc::proto;
@@ -215,15 +215,15 @@ impl From<Policy> for proto::Policy {
 }
 
 impl proto::SetPolicyRequest {
-    /// The policy with what the request changes.
-    pub(crate) fn apply(self, now: Policy) -> Policy {
-        Policy {
-            retention: self.retention.unwrap_or(now.retention),
-            reorg_window: self.reorg_window.unwrap_or(now.reorg_window),
-            coinbase_maturity: self.coinbase_maturity.unwrap_or(now.coinbase_maturity),
-            reassignment_delay: self.reassignment_delay.unwrap_or(now.reassignment_delay),
-            unmined_retention: self.unmined_retention.unwrap_or(now.unmined_retention),
-            parent_preservation: self.parent_preservation.unwrap_or(now.parent_preservation),
+    /// What the request changes.
+    pub(crate) fn change(&self) -> PolicyChange {
+        PolicyChange {
+            retention: self.retention,
+            reorg_window: self.reorg_window,
+            coinbase_maturity: self.coinbase_maturity,
+            reassignment_delay: self.reassignment_delay,
+            unmined_retention: self.unmined_retention,
+            parent_preservation: self.parent_preservation,
         }
     }
 }
@@ -250,10 +250,11 @@ mod tests {
             reassignment_delay: Some(sent.reassignment_delay),
             unmined_retention: Some(sent.unmined_retention),
             parent_preservation: Some(sent.parent_preservation),
+            confirm: false,
         };
-        assert_eq!(request.apply(Policy::default()), before);
+        assert_eq!(request.change().apply(&Policy::default()), before);
         let zero = proto::SetPolicyRequest { retention: Some(0), ..Default::default() };
-        assert_eq!(zero.apply(before), Policy { retention: 0, ..before }, "0 is a value");
+        assert_eq!(zero.change().apply(&before), Policy { retention: 0, ..before }, "0 is a value");
     }
 
     #[test]
