@@ -10,7 +10,9 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
-use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
+use sapwood_types::{
+    Block, BlockHash, BlockMark, Height, Input, OutPoint, Output, PrevOutput, TxId, TxRecord, Undo,
+};
 
 use crate::{answer::*, error::*, request::*, utxo_set::UtxoSet};
 
@@ -38,6 +40,22 @@ pub trait StoreRead: Send + Sync {
     /// One whole record.
     async fn get(&self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
         Ok(self.get_many(vec![txid]).await?.pop().flatten())
+    }
+
+    /// A record whose inputs say all that is still known of what they spend: amount and script of every parent's output that is there.
+    /// What the record itself says is kept where the parent is gone.
+    async fn with_inputs(&self, mut record: TxRecord) -> Result<TxRecord, StoreError> {
+        let is_known = |input: &&mut Input| matches!(&input.previous, Some(known) if known.script.is_some());
+        let unknown: Vec<&mut Input> =
+            record.body.inputs.iter_mut().filter(|input| !is_known(input)).collect();
+        let found = self.outputs(unknown.iter().map(|input| input.outpoint).collect()).await?;
+        for (input, utxo) in unknown.into_iter().zip(found) {
+            if let Some(Output { value, script, .. }) = utxo.map(|utxo| utxo.output) {
+                let value = input.previous.as_ref().map_or(value, |known| known.value);
+                input.previous = Some(PrevOutput { value, script: Some(script) });
+            }
+        }
+        Ok(record)
     }
 
     /// Outputs, spent or not, as long as their record is there.

@@ -55,7 +55,7 @@ pub fn is_large(size: u32, outputs: usize, above: u32) -> bool {
 pub struct Input {
     /// The output that is spent.
     pub outpoint: OutPoint,
-    /// Its amount and script, for those who validate again without its transaction.
+    /// Its amount, and its script where that is kept, for those who ask when its transaction is gone.
     pub previous: Option<PrevOutput>,
 }
 
@@ -66,13 +66,13 @@ impl Input {
     }
 }
 
-/// Amount and script of a spent output.
+/// What is known of a spent output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrevOutput {
     /// The amount.
     pub value: u64,
-    /// The locking script or address bytes.
-    pub script: Bytes,
+    /// The locking script or address bytes. `None` where only the amount is kept.
+    pub script: Option<Bytes>,
 }
 
 /// One output.
@@ -281,10 +281,14 @@ impl TxBody {
             to.varint(input.outpoint.vout.into());
             match &input.previous {
                 None => to.u8(0),
-                Some(previous) => {
+                Some(PrevOutput { value, script: Some(script) }) => {
                     to.u8(1);
-                    to.varint(previous.value);
-                    to.sized(&previous.script);
+                    to.varint(*value);
+                    to.sized(script);
+                }
+                Some(PrevOutput { value, script: None }) => {
+                    to.u8(2);
+                    to.varint(*value);
                 }
             }
         }
@@ -310,8 +314,9 @@ impl TxBody {
                 0 => None,
                 1 => Some(PrevOutput {
                     value: from.varint("input value")?,
-                    script: from.sized("input script")?,
+                    script: Some(from.sized("input script")?),
                 }),
+                2 => Some(PrevOutput { value: from.varint("input value")?, script: None }),
                 value => return Err(DecodeError::UnknownValue { field: "input flags", value: value.into() }),
             };
             inputs.push(Input { outpoint, previous });

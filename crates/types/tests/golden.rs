@@ -168,13 +168,32 @@ const BODY_FULL: &str = "
     01 51       # script of 1 byte
 ";
 
-fn bodies() -> [(TxBody, &'static str); 2] {
+/// From schema 2 of the embedded store on.
+const BODY_AMOUNTS: &str = "
+    01          # flags: fee
+    00000001    # version 1
+    00000000    # lock time 0
+    07          # fee 7
+    e101        # size 225
+    01          # one input
+    11*32       # spends from this transaction
+    01          # its output 1
+    02          # amount known
+    e807        # amount 1,000
+";
+
+fn bodies() -> [(TxBody, &'static str); 3] {
     let known = Input {
         outpoint: OutPoint::new(TxId([0x22; 32]), u32::MAX),
-        previous: Some(PrevOutput { value: 1000, script: hex("51").into() }),
+        previous: Some(PrevOutput { value: 1000, script: Some(hex("51").into()) }),
     };
     let inputs = vec![Input::of(OutPoint::new(TxId([0x11; 32]), 1)), known];
+    let amount = Input {
+        outpoint: OutPoint::new(TxId([0x11; 32]), 1),
+        previous: Some(PrevOutput { value: 1000, script: None }),
+    };
     [
+        (TxBody { version: 1, locktime: 0, fee: Some(7), size: 225, inputs: vec![amount] }, BODY_AMOUNTS),
         (TxBody { version: 1, locktime: 0, fee: None, size: 0, inputs: vec![] }, BODY_LEAST),
         (TxBody { version: 2, locktime: u32::MAX, fee: Some(300), size: 225, inputs }, BODY_FULL),
     ]
@@ -578,6 +597,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("output/not_kept", hex(OUTPUT_NOT_KEPT)),
         ("body/least", hex(BODY_LEAST)),
         ("body/full", hex(BODY_FULL)),
+        ("body/amounts", hex(BODY_AMOUNTS)),
         ("master_page/small", hex(MASTER_SMALL)),
         ("master_page/full", hex(MASTER_FULL)),
         ("master_page/long", hex(MASTER_LONG)),

@@ -11,7 +11,7 @@ use sapwood_store::{
     RollbackMode, RolledBack, error::TxProblem,
 };
 use sapwood_types::{
-    Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxId, TxRecord,
+    Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, PrevOutput, Slot, Spender, Tx, TxId, TxRecord,
 };
 
 use super::{Model, spending::Wanted};
@@ -96,7 +96,8 @@ impl Model {
         let mut fees: u128 = 0;
         for tx in &block.txs {
             let spends: u128 = tx.inputs.iter().filter_map(|input| self.value(input.outpoint)).sum();
-            let applied = self.apply_tx(tx, &mark, block.time, &options, &mut conflicting);
+            let told = if options.subsidy.is_some() { self.with_amounts(tx) } else { tx.clone() };
+            let applied = self.apply_tx(&told, &mark, block.time, &options, &mut conflicting);
             let problem =
                 |problem| ApplyError::Tx { hash, height, txid: tx.txid, problem: Box::new(problem) };
             undo.txs.push(applied.map_err(problem)?);
@@ -124,6 +125,28 @@ impl Model {
         self.floor = Some(self.floor.map_or(height, |before| before.max(window)));
         self.note_forget_bound();
         Ok(applied)
+    }
+
+    /// A transaction that says what its inputs are worth and what it pays, unless it says so by itself or mints.
+    fn with_amounts(&self, tx: &Tx) -> Tx {
+        let mut told = tx.clone();
+        if tx.coinbase {
+            return told;
+        }
+        let mut paid = 0_i128;
+        for input in &mut told.inputs {
+            // Where it is missing the block is refused anyway.
+            let value = self.value(input.outpoint).unwrap_or(0) as u64;
+            paid += i128::from(value);
+            if input.previous.is_none() {
+                input.previous = Some(PrevOutput { value, script: None });
+            }
+        }
+        paid -= tx.outputs.iter().map(|output| i128::from(output.value)).sum::<i128>();
+        if told.fee.is_none() {
+            told.fee = u64::try_from(paid).ok();
+        }
+        told
     }
 
     /// What an output is worth, if it is there.

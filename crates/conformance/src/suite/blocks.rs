@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_store::{Applied, ApplyOptions, Counts};
-use sapwood_types::{BlockMark, Height, Slot, Tx, Undo};
+use sapwood_types::{BlockMark, Height, PrevOutput, Slot, Tx, Undo};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
@@ -302,4 +302,67 @@ pub async fn a_block_of_a_thousand(factory: &dyn StoreFactory) {
     assert_eq!(s.counts().await, Ok(Counts { records: 1_001, unspent: 1_001, unmined: 0, spent: 1_999 }));
     assert_eq!(s.record(&txs[500]).await.slots, [spent(&txs[501], 1, Some(2)), Slot::Unspent]);
     s.sound().await;
+}
+
+/// Where amounts are checked, a transaction's record keeps what it paid and what each of its inputs was worth, also when its parents are
+/// pruned. What its source said itself stays.
+pub async fn m17_fee_and_input_values_are_kept(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let (parent, wide) = (coin("parent", 2), coin("wide", 200));
+    s.start(1, &[&parent, &wide]).await;
+    let checked = ApplyOptions { subsidy: Some(1_000_000), ..ApplyOptions::default() };
+    let worth = |tx: &Tx, vout: usize| tx.outputs[vout].value;
+    let spends = worth(&parent, 0) + worth(&wide, 150);
+    let mut tx = child("tx", &[(&parent, 0), (&wide, 150)], 1);
+    (tx.fee, tx.outputs[0].value) = (None, spends - 7);
+    let mut told = child("told", &[(&parent, 1), (&tx, 0)], 1);
+    let given = PrevOutput { value: 3, script: Some(script("given")) };
+    (told.fee, told.inputs[0].previous) = (Some(12), Some(given.clone()));
+    let mut minted = coinbase("minted", 1);
+    (minted.fee, minted.outputs[0].value) = (None, 5);
+    let mut unchecked = child("unchecked", &[(&wide, 0)], 1);
+    unchecked.fee = None;
+    let block = s.next_block(&[&minted, &tx, &told]).await;
+    s.apply_block(std::sync::Arc::new(block), checked).await.expect("apply");
+    s.extend(&[&unchecked]).await;
+    let value = |value| Some(PrevOutput { value, script: None });
+    let body = async |tx: &Tx| {
+        let body = s.record(tx).await.body;
+        (body.fee, body.inputs.into_iter().map(|input| input.previous).collect::<Vec<_>>())
+    };
+    let expected = (Some(7), vec![value(worth(&parent, 0)), value(worth(&wide, 150))]);
+    assert_eq!(body(&tx).await, expected);
+    let filled = s.with_inputs(s.record(&tx).await).await.expect("inputs");
+    let known: Vec<_> = filled.body.inputs.into_iter().map(|input| input.previous).collect();
+    let whole = |tx: &Tx, vout: usize| {
+        Some(PrevOutput { value: worth(tx, vout), script: Some(tx.outputs[vout].script.clone()) })
+    };
+    assert_eq!(known, [whole(&parent, 0), whole(&wide, 150)], "the parents are still there");
+    assert_eq!(body(&told).await, (Some(12), vec![Some(given), value(spends - 7)]));
+    assert_eq!(body(&minted).await, (None, vec![]));
+    assert_eq!(body(&unchecked).await, (None, vec![None]), "nobody said what may be minted");
+    s.extend_to(12).await;
+    assert!(s.prune(12).await.contains(&parent.txid));
+    assert_eq!(body(&tx).await, expected, "its parent is gone");
+    s.sound().await;
+}
+
+/// A block that is rolled back and applied again leaves what it left the first time, fees included.
+pub async fn m17_fees_survive_a_rollback(factory: &dyn StoreFactory) {
+    for mode in [sapwood_store::RollbackMode::Node, sapwood_store::RollbackMode::Follower] {
+        let s = Subject::new(factory, small()).await;
+        let parent = coin("parent", 2);
+        let first = s.start(1, &[&parent]).await.block;
+        let mut tx = child("tx", &[(&parent, 1)], 1);
+        (tx.fee, tx.outputs[0].value) = (None, 0);
+        let checked = ApplyOptions { subsidy: Some(0), ..ApplyOptions::default() };
+        let block = std::sync::Arc::new(s.next_block(&[&tx]).await);
+        s.apply_block(block.clone(), checked).await.expect("apply");
+        let paid = s.record(&tx).await.body;
+        assert_eq!(paid.fee, Some(parent.outputs[1].value));
+        s.roll_back(Some((first.height, first.hash)), mode).await.expect("roll back");
+        s.apply_block(block, checked).await.expect("apply");
+        assert_eq!(s.record(&tx).await.body, paid, "{mode:?}");
+        s.sound().await;
+    }
 }

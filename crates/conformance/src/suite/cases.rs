@@ -193,6 +193,8 @@ macro_rules! conformance_cases {
                 the_floor_follows_at_the_distance_of_the_window,
                 undo_records_are_dropped_only_below_the_floor,
                 a_block_of_a_thousand,
+                m17_fee_and_input_values_are_kept,
+                m17_fees_survive_a_rollback,
             }
             runs {
                 blocks_in_a_row_do_what_they_do_one_by_one,

@@ -19,7 +19,7 @@ pub async fn what_is_stored_comes_back_whole(factory: &dyn StoreFactory) {
     tx.fee = None;
     tx.locktime = u32::MAX;
     tx.version = 0x8000_0001;
-    tx.inputs[0].previous = Some(PrevOutput { value: 1_000, script: script("parent") });
+    tx.inputs[0].previous = Some(PrevOutput { value: 1_000, script: Some(script("parent")) });
     tx.outputs.push(Output {
         extra: Bytes::from(vec![7; 5_000]),
         credential: Some(credential("rich")),

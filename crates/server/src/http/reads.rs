@@ -239,7 +239,10 @@ pub(crate) async fn tx(
     let txid = extract::txid(&txid)?;
     let limit = extract::limit(query.limit, MOST_LIMIT, MOST_LIMIT)? as usize;
     match service.node.store().get(txid).await? {
-        Some(record) => Ok(Json(TxView::new(&record, query.from.unwrap_or(0), limit, service.kind()))),
+        Some(record) => {
+            let record = service.node.store().with_inputs(record).await?;
+            Ok(Json(TxView::new(&record, query.from.unwrap_or(0), limit, service.kind())))
+        }
         None => Err(absent(&service, txid, query.spends.as_deref()).await?),
     }
 }

@@ -159,7 +159,9 @@ impl InputView {
             txid: input.outpoint.txid.to_string(),
             vout: input.outpoint.vout,
             value: previous.map(|previous| previous.value.to_string()),
-            address: previous.and_then(|previous| kind.address_of(&previous.script)),
+            address: previous
+                .and_then(|previous| previous.script.as_ref())
+                .and_then(|script| kind.address_of(script)),
         }
     }
 }

@@ -9,8 +9,8 @@ use sapwood_rules::{
     spendability::{SlotSpend, SpendOverrides, check_record, check_slot},
 };
 use sapwood_types::{
-    Block, BlockMark, Height, MinedIn, OutPoint, OutputPage, ReplacedRecord, Slot, Spender, Tx, TxHead, TxId,
-    Undo,
+    Block, BlockMark, Height, MinedIn, OutPoint, OutputPage, PrevOutput, ReplacedRecord, Slot, Spender, Tx,
+    TxHead, TxId, Undo,
 };
 
 use super::{conflict, create};
@@ -101,9 +101,6 @@ pub fn apply(
     };
     for tx in &block.txs {
         applier.apply_tx(tx).map_err(|error| refused(tx, error))?;
-        if options.subsidy.is_some() && !tx.coinbase {
-            applier.check_amounts(tx).map_err(|error| refused(tx, error))?;
-        }
     }
     if let (Some(subsidy), Some(coinbase)) = (options.subsidy, block.txs.iter().find(|tx| tx.coinbase)) {
         let (takes, allowed) = (worth(coinbase), applier.fees + u128::from(subsidy));
@@ -130,6 +127,27 @@ fn worth(tx: &Tx) -> u128 {
     tx.outputs.iter().map(|output| u128::from(output.value)).sum()
 }
 
+/// What a transaction of a block spends and makes.
+struct Amounts {
+    /// What each input is worth.
+    inputs: Vec<u64>,
+    makes: u128,
+}
+
+impl Amounts {
+    /// The transaction with its fee, and with what each input is worth, as far as its source did not say.
+    fn filled_in(&self, tx: &Tx) -> Tx {
+        let spends = self.inputs.iter().map(|value| u128::from(*value)).sum::<u128>();
+        let fee = spends.checked_sub(self.makes).and_then(|fee| u64::try_from(fee).ok());
+        let mut tx = tx.clone();
+        tx.fee = tx.fee.or(fee);
+        for (input, value) in tx.inputs.iter_mut().zip(&self.inputs) {
+            input.previous.get_or_insert(PrevOutput { value: *value, script: None });
+        }
+        tx
+    }
+}
+
 impl Applier<'_, '_, '_> {
     fn apply_tx(&mut self, tx: &Tx) -> Result<(), Refused> {
         if tx.outputs.is_empty() {
@@ -138,31 +156,38 @@ impl Applier<'_, '_, '_> {
         for (vin, input) in tx.inputs.iter().enumerate() {
             self.hold(input.outpoint, Spender::new(tx.txid, vin as u32))?;
         }
+        let amounts = self.amounts(tx)?;
         // Nearly always: a look that reads no page.
         if !self.set.contains(tx.txid)? {
             self.outcome.undo.created.push(tx.txid);
-            return self.create(tx);
+            self.create(tx, amounts.as_ref())?;
+        } else if let Some(known) = self.set.master(tx.txid)? {
+            let unspent = known.open_slots();
+            if known.head.mined_at().is_none() {
+                self.mine_known(tx.txid)?;
+            } else if unspent > 0 && !self.options.allow_overwrite {
+                return Err(TxProblem::Duplicate { unspent }.into());
+            } else {
+                self.replace(tx, amounts.as_ref())?;
+            }
         }
-        let Some(known) = self.set.master(tx.txid)? else { return Ok(()) };
-        if known.head.mined_at().is_none() {
-            return self.mine_known(tx.txid);
+        if let Some(Amounts { inputs, makes }) = amounts {
+            let spends = inputs.iter().map(|value| u128::from(*value)).sum::<u128>();
+            self.fees += spends.checked_sub(makes).ok_or(TxProblem::MakesMore { spends, makes })?;
         }
-        let unspent = known.open_slots();
-        if unspent > 0 && !self.options.allow_overwrite {
-            return Err(TxProblem::Duplicate { unspent }.into());
-        }
-        self.replace(tx)
+        Ok(())
     }
 
-    /// Checks that a transaction makes no more than it spends. Its inputs are there: they have been held.
-    fn check_amounts(&mut self, tx: &Tx) -> Result<(), Refused> {
-        let mut spends = 0;
-        for input in &tx.inputs {
-            spends += self.set.output(input.outpoint)?.map_or(0, |output| u128::from(output.value));
+    /// What a transaction spends and makes, where amounts are checked. Its inputs are there: they have been held.
+    fn amounts(&mut self, tx: &Tx) -> Result<Option<Amounts>, Refused> {
+        if self.options.subsidy.is_none() || tx.coinbase {
+            return Ok(None);
         }
-        let makes = worth(tx);
-        self.fees += spends.checked_sub(makes).ok_or(TxProblem::MakesMore { spends, makes })?;
-        Ok(())
+        let mut inputs = Vec::with_capacity(tx.inputs.len());
+        for input in &tx.inputs {
+            inputs.push(self.set.output(input.outpoint)?.map_or(0, |output| output.value));
+        }
+        Ok(Some(Amounts { inputs, makes: worth(tx) }))
     }
 
     /// Lets an input of this block hold what it spends. An unmined rival loses.
@@ -190,7 +215,8 @@ impl Applier<'_, '_, '_> {
         }
     }
 
-    fn create(&mut self, tx: &Tx) -> Result<(), Refused> {
+    /// Makes the record of a transaction. What its inputs are worth is known now and may be gone when somebody asks, so it is kept.
+    fn create(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
         let height = self.block.height;
         let spending_height =
             tx.coinbase.then(|| coinbase_spendable_from(height, self.policy.coinbase_maturity));
@@ -203,7 +229,10 @@ impl Applier<'_, '_, '_> {
             blocks: [MinedIn::block(&self.mark)].into(),
             ..TxHead::default()
         };
-        Ok(create::insert(self.set, tx, head, false)?)
+        Ok(match amounts {
+            Some(amounts) => create::insert(self.set, &amounts.filled_in(tx), head, false)?,
+            None => create::insert(self.set, tx, head, false)?,
+        })
     }
 
     /// A stored transaction that was not mined is mined by this block. Its parents were told by [`Applier::hold`].
@@ -219,7 +248,7 @@ impl Applier<'_, '_, '_> {
     }
 
     /// A mined transaction of the same id is written over, and kept in the undo record.
-    fn replace(&mut self, tx: &Tx) -> Result<(), Refused> {
+    fn replace(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
         if let Some((master, extras)) = self.set.pages(tx.txid)? {
             let extras: Vec<OutputPage> = extras.iter().map(|page| page.as_ref().clone()).collect();
             let replaced = ReplacedRecord { txid: tx.txid, master: master.as_ref().clone(), extras };
@@ -227,7 +256,7 @@ impl Applier<'_, '_, '_> {
         }
         self.set.remove(tx.txid)?;
         self.outcome.undo.created.push(tx.txid);
-        self.create(tx)
+        self.create(tx, amounts)
     }
 }
 

@@ -68,7 +68,7 @@ fn output() -> impl Strategy<Value = Output> {
 
 fn input() -> impl Strategy<Value = Input> {
     let outpoint = (txid(), small_number()).prop_map(|(txid, vout)| OutPoint { txid, vout });
-    let previous = (number(), text()).prop_map(|(value, script)| PrevOutput { value, script });
+    let previous = (number(), option::of(text())).prop_map(|(value, script)| PrevOutput { value, script });
     (outpoint, option::of(previous)).prop_map(|(outpoint, previous)| Input { outpoint, previous })
 }
 

@@ -69,7 +69,10 @@ impl Generator {
         let number = self.txs.len() as u64;
         let txid = TxId(Rng::new(self.seed.rotate_left(17) ^ number << 1).bytes());
         let previous = |rng: &mut Rng| {
-            rng.chance(20).then(|| PrevOutput { value: rng.below(9), script: Bytes::from_static(b"before") })
+            rng.chance(20).then(|| PrevOutput {
+                value: rng.below(9),
+                script: rng.chance(70).then(|| Bytes::from_static(b"before")),
+            })
         };
         let rng = &mut self.rng;
         let inputs = inputs.into_iter().map(|outpoint| Input { outpoint, previous: previous(rng) }).collect();

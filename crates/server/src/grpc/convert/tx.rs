@@ -40,9 +40,8 @@ impl From<Spender> for proto::Spender {
 impl proto::Input {
     pub(crate) fn read(self) -> Checked<Input> {
         let previous = match (self.value, self.script) {
-            (Some(value), Some(script)) => Some(PrevOutput { value, script }),
+            (Some(value), script) => Some(PrevOutput { value, script }),
             (None, None) => None,
-            (Some(_), None) => return Err(BadField::new("is required with `value`")).field("script"),
             (None, Some(_)) => return Err(BadField::new("is required with `script`")).field("value"),
         };
         Ok(Input { outpoint: OutPoint::new(hash(&self.txid).field("txid")?, self.vout), previous })
@@ -52,10 +51,8 @@ impl proto::Input {
 impl From<&Input> for proto::Input {
     fn from(input: &Input) -> Self {
         let OutPoint { txid, vout } = input.outpoint;
-        let (value, script) = input
-            .previous
-            .clone()
-            .map_or((None, None), |PrevOutput { value, script }| (Some(value), Some(script)));
+        let (value, script) =
+            input.previous.clone().map_or((None, None), |PrevOutput { value, script }| (Some(value), script));
         Self { txid: bytes(txid.0), vout, value, script }
     }
 }
@@ -121,7 +118,7 @@ mod tests {
     use super::*;
 
     fn tx() -> Tx {
-        let previous = PrevOutput { value: 5, script: Bytes::from_static(b"old") };
+        let previous = PrevOutput { value: 5, script: Some(Bytes::from_static(b"old")) };
         Tx {
             txid: TxId([1; 32]),
             version: 2,
@@ -163,9 +160,6 @@ mod tests {
         bad.inputs[1].txid = Bytes::from_static(b"short");
         let said = |bad: proto::Transaction| Status::from(bad.read().unwrap_err()).message().to_owned();
         assert_eq!(said(bad), "inputs[1].txid: must be 32 bytes, is 5");
-        let mut bad = good.clone();
-        bad.inputs[0].value = Some(5);
-        assert_eq!(said(bad), "inputs[0].script: is required with `value`");
         let mut bad = good.clone();
         bad.inputs[1].value = None;
         assert_eq!(said(bad), "inputs[1].value: is required with `script`");
