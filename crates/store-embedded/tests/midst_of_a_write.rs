@@ -185,7 +185,7 @@ async fn a_write_that_fails_ends_a_row_of_blocks() {
 /// pages, one of which the row itself made: every spend must be there in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocks_see_the_further_pages_that_the_block_before_is_writing() {
-    const ENOUGH: Duration = Duration::from_secs(60);
+    const ENOUGH: Duration = Duration::from_secs(20);
     let directory = tempfile::tempdir().unwrap();
     let (store, point, ..) = scene(directory.path()).await;
     let wide = coin("wide", 300);

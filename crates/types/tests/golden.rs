@@ -193,9 +193,9 @@ fn bodies() -> [(TxBody, &'static str); 3] {
         previous: Some(PrevOutput { value: 1000, script: None }),
     };
     [
-        (TxBody { version: 1, locktime: 0, fee: Some(7), size: 225, inputs: vec![amount] }, BODY_AMOUNTS),
         (TxBody { version: 1, locktime: 0, fee: None, size: 0, inputs: vec![] }, BODY_LEAST),
         (TxBody { version: 2, locktime: u32::MAX, fee: Some(300), size: 225, inputs }, BODY_FULL),
+        (TxBody { version: 1, locktime: 0, fee: Some(7), size: 225, inputs: vec![amount] }, BODY_AMOUNTS),
     ]
 }
 

@@ -313,8 +313,8 @@ pub async fn m17_fee_and_input_values_are_kept(factory: &dyn StoreFactory) {
     let checked = ApplyOptions { subsidy: Some(1_000_000), ..ApplyOptions::default() };
     let worth = |tx: &Tx, vout: usize| tx.outputs[vout].value;
     let spends = worth(&parent, 0) + worth(&wide, 150);
-    let mut tx = child("tx", &[(&parent, 0), (&wide, 150)], 1);
-    (tx.fee, tx.outputs[0].value) = (None, spends - 7);
+    let mut tx = child("tx", &[(&parent, 0), (&wide, 150)], 2);
+    (tx.fee, tx.outputs[0].value, tx.outputs[1].value) = (None, spends - 7, 0);
     let mut told = child("told", &[(&parent, 1), (&tx, 0)], 1);
     let given = PrevOutput { value: 3, script: Some(script("given")) };
     (told.fee, told.inputs[0].previous) = (Some(12), Some(given.clone()));
