@@ -229,10 +229,11 @@ impl Applier<'_, '_, '_> {
             blocks: [MinedIn::block(&self.mark)].into(),
             ..TxHead::default()
         };
-        Ok(match amounts {
-            Some(amounts) => create::insert(self.set, &amounts.filled_in(tx), head, false)?,
-            None => create::insert(self.set, tx, head, false)?,
-        })
+        let inserted = match amounts {
+            Some(amounts) => create::insert(self.set, &amounts.filled_in(tx), head, false),
+            None => create::insert(self.set, tx, head, false),
+        };
+        Ok(inserted?)
     }
 
     /// A stored transaction that was not mined is mined by this block. Its parents were told by [`Applier::hold`].
