@@ -1,7 +1,11 @@
 // Charts over the columns of /api/v1/history. uPlot is loaded before this as a plain script.
 /* global uPlot */
 
+import { axisOf, bytes, ms, number } from "/format.js";
+
 const SYNC = "sapwood";
+/** Room at the right of a plot, in pixels. */
+const RIGHT = 8;
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -15,14 +19,29 @@ function axis(size, more) {
   };
 }
 
-/** Times of day, with seconds only where they differ. */
+/** Times of day, with seconds only where they differ. A label that would be cut off at the right edge is left out. */
 function clock(plot, splits, index, space, step) {
   const digits = step < 60 ? { hour: "2-digit", minute: "2-digit", second: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
-  return splits.map((seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", digits));
+  const half = step < 60 ? 26 : 17;
+  const room = plot.bbox.width / devicePixelRatio + RIGHT - half;
+  return splits.map((seconds) => plot.valToPos(seconds, "x") > room ? "" : new Date(seconds * 1000).toLocaleTimeString("en-GB", digits));
 }
 
 /** Steps of an axis of bytes: powers of two. */
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
+/** Steps of an axis of counts: there is no half output. */
+const COUNTS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
+/**
+ * The top of a scale that a few outliers do not flatten: they are cut off, and marked. Without outliers, or where most values are zero,
+ * it is the highest value.
+ */
+function robustTop(columns) {
+  const values = columns.flat().filter((value) => value > 0).sort((a, b) => a - b);
+  if (values.length < 20) return values.at(-1) ?? 0;
+  const usual = values[Math.floor(values.length * 0.97) - 1];
+  return values.at(-1) > usual * 2.5 ? usual * 1.3 : values.at(-1);
+}
 
 function legend(place, entries) {
   place.replaceChildren(...entries.map(([label, className, value]) => {
@@ -37,11 +56,11 @@ function legend(place, entries) {
 
 /** One chart: rebuilt when its series or the theme change, else only given new data. */
 class Chart {
-  constructor(name, { series, format, zero = true, steps }) {
+  constructor(name, { series, format, axis, zero = true, robust = false, steps }) {
     this.place = document.getElementById(`chart-${name}`);
     this.legend = document.getElementById(`legend-${name}`);
     this.name = name;
-    Object.assign(this, { series, format, zero, steps });
+    Object.assign(this, { series, format, axis, zero, robust, steps });
     this.plot = null;
     this.shape = "";
     new ResizeObserver(() => this.resize()).observe(this.place);
@@ -62,7 +81,8 @@ class Chart {
       for (let i = last; i >= 0; i--) if (column[i] != null) return column[i];
       return null;
     };
-    legend(this.legend, this.parts.map((part) => [part.label, part.className, format(recent(part.real))]));
+    const peak = this.cut ? [[`▲ cut off, highest`, "peak", format(this.cut)]] : [];
+    legend(this.legend, [...this.parts.map((part) => [part.label, part.className, format(recent(part.real))]), ...peak]);
   }
 
   draw(history) {
@@ -79,6 +99,10 @@ class Chart {
     }
     this.parts = parts;
     this.values = [times, ...parts.map((part) => part.drawn ?? part.real)];
+    const columns = this.values.slice(1);
+    const highest = columns.reduce((most, column) => column.reduce((a, b) => Math.max(a, b ?? 0), most), 0);
+    this.top = this.robust ? robustTop(columns) : highest;
+    this.cut = this.top < highest ? highest : null;
     const shape = parts.map((part) => part.label).join("|");
     if (!this.plot || shape !== this.shape) {
       this.build(shape);
@@ -100,23 +124,57 @@ class Chart {
         points: { show: part.points ?? false, size: 5, fill: stroke },
       };
     });
-    const top = (min, max) => [this.zero ? 0 : min, max > 0 ? max * 1.08 : 1];
+    const top = () => [0, this.top > 0 ? this.top * 1.08 : 1];
     const around = (min, max) => {
       const margin = Math.max((max - min) * 0.15, max * 0.002, 1);
       return [Math.max(0, min - margin), max + margin];
     };
     this.plot = new uPlot({
-      width: this.place.clientWidth, height: this.place.clientHeight, padding: [8, 6, 0, 0],
+      width: this.place.clientWidth, height: this.place.clientHeight, padding: [8, RIGHT, 0, 0],
       cursor: { sync: { key: SYNC }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
       scales: { x: { time: true }, y: { range: (plot, min, max) => (this.zero ? top : around)(min ?? 0, max ?? 1) } },
       axes: [
         axis(28, { values: clock, space: 90 }),
-        axis(62, { values: (plot, splits) => splits.map((value) => this.format(value, true)), ...(this.steps && { incrs: this.steps }) }),
+        axis((plot, labels) => Math.max(44, ...(labels ?? []).map((label) => (label?.length ?? 0) * 6.6 + 12)),
+          { values: (plot, splits) => this.axis(splits), ...(this.steps && { incrs: this.steps }) }),
       ],
       series: [{}, ...lines],
-      hooks: { setCursor: [(plot) => this.show(plot.cursor.idx)] },
+      hooks: { setCursor: [(plot) => this.show(plot.cursor.idx)], draw: [(plot) => { this.markCut(plot); this.describe(plot); }] },
     }, this.values, this.place);
+  }
+
+  /** For those who cannot see the picture: what the legend says, and what stands at the axis. */
+  describe(plot) {
+    const labels = (plot.axes[1]._values ?? []).filter((label) => label);
+    this.place.role = "img";
+    this.place.ariaLabel = `${this.legend.innerText.replaceAll("\n", ", ")}. Scale: ${labels.join(", ")}`;
+    this.place.dataset.ticks = labels.join("|");
+  }
+
+  /** A small triangle at the top edge for each run of values that are above the scale. */
+  markCut(plot) {
+    if (!this.cut) return;
+    const { ctx, bbox } = plot;
+    const size = 5 * devicePixelRatio;
+    const limit = plot.scales.y.max;
+    ctx.save();
+    this.parts.forEach((part, i) => {
+      ctx.fillStyle = css(part.color);
+      let last = -Infinity;
+      this.values[i + 1].forEach((value, place) => {
+        if (value == null || value <= limit) return;
+        const x = plot.valToPos(this.values[0][place], "x", true);
+        if (x - last < 2 * size) return;
+        last = x;
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top - size);
+        ctx.lineTo(x - size, bbox.top + size / 2);
+        ctx.lineTo(x + size, bbox.top + size / 2);
+        ctx.fill();
+      });
+    });
+    ctx.restore();
   }
 
   rebuild() {
@@ -137,18 +195,19 @@ function stacked(history) {
   return [...parts.reverse(), without];
 }
 
-export function makeCharts({ number, bytes, ms }) {
-  const short = (value, onAxis) => onAxis && value >= 10000 ? `${number(value / 1000)}k` : number(value);
+export function makeCharts() {
   const charts = [
-    new Chart("disk", { format: bytes, series: stacked, steps: BINARY }),
-    new Chart("lag", { format: short, series: (h) => [{ label: "blocks", color: "--s1", className: "c1", real: h.lag_blocks, fill: true }] }),
-    new Chart("times", { format: ms, series: (h) => [
+    new Chart("disk", { format: bytes, axis: axisOf.bytes, series: stacked, steps: BINARY }),
+    new Chart("behind", { format: number, axis: axisOf.number, steps: COUNTS,
+      series: (h) => [{ label: "blocks", color: "--s1", className: "c1", real: h.lag_blocks, fill: true }] }),
+    new Chart("times", { format: ms, axis: axisOf.ms, series: (h) => [
       { label: "apply", color: "--s1", className: "c1", real: h.apply_ms },
       { label: "prune", color: "--s2", className: "c2", real: h.prune_ms },
       { label: "rollback", color: "--s6", className: "c6", real: h.rollback_ms, width: 0, points: true },
     ] }),
-    new Chart("rate", { format: short, series: (h) => [{ label: "transactions a second", color: "--s3", className: "c3", real: h.transactions_per_second, fill: true }] }),
-    new Chart("unspent", { format: short, zero: false, series: (h) => [{ label: "outputs", color: "--s5", className: "c5", real: h.unspent }] }),
+    new Chart("rate", { format: number, axis: axisOf.number, robust: true, series: (h) => [{ label: "tx/s", color: "--s3", className: "c3", real: h.transactions_per_second, fill: true }] }),
+    new Chart("unspent", { format: number, axis: axisOf.number, zero: false, steps: COUNTS,
+      series: (h) => [{ label: "outputs", color: "--s5", className: "c5", real: h.unspent }] }),
   ];
   return {
     draw: (history) => charts.forEach((chart) => chart.draw(history)),

@@ -145,6 +145,11 @@ impl Access {
         checked
     }
 
+    /// Whether there is an admin token: without one no request may change anything over HTTP.
+    pub fn has_admin_token(&self) -> bool {
+        self.tokens.admin.is_some()
+    }
+
     fn decide(&self, headers: &HeaderMap, need: Need) -> Result<(), Refusal> {
         let open = match need {
             Need::Nothing => true,

@@ -12,7 +12,7 @@ use sapwood_pruner::{Consumer, Pruner, PrunerHandle, PrunerOptions, SystemClock}
 use sapwood_rules::{Hold, Policy};
 use sapwood_server::{
     Access, ListenOptions, Listener, Node, NodeParts, Secret, Tokens,
-    address::{ChainKind, hex},
+    address::{ChainKind, SCRIPT_PREFIX, hex},
     http::{HttpOptions, router},
 };
 use sapwood_sources::synthetic::{SyntheticOptions, SyntheticSource};
@@ -72,7 +72,7 @@ async fn start() -> Running {
         store: shared,
         chain,
         pruner: pruner.clone(),
-        kind: ChainKind::Other("synthetic".into()),
+        kind: ChainKind::Bitcoin(bitcoin::Network::Regtest),
         address_index: index,
         progress: Some(follower.progress()),
         directory: Some(directory.path().to_owned()),
@@ -140,8 +140,8 @@ fn browser_modules() -> PathBuf {
     modules
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_works_in_a_real_browser() {
+/// Starts a node and lets one of the scripts in tests/browser look at its page.
+async fn run_in_browser(script: &str) {
     let modules = browser_modules();
     let running = start().await;
     let listener =
@@ -164,14 +164,14 @@ async fn the_page_works_in_a_real_browser() {
         status = running.node.status().await;
     }
     let tx = a_coin_that_stays(&running.store).await;
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page.mjs");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/browser").join(script);
     let output = tokio::process::Command::new("node")
         .arg(script)
         .env("PAGE_URL", format!("http://{address}"))
         .env("PAGE_MODULES", &modules)
         .env("PAGE_ADMIN_TOKEN", ADMIN)
         .env("PAGE_TX", tx.txid.to_string())
-        .env("PAGE_ADDRESS", hex(&tx.outputs[0].script))
+        .env("PAGE_ADDRESS", format!("{SCRIPT_PREFIX}{}", hex(&tx.outputs[0].script)))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
@@ -184,4 +184,14 @@ async fn the_page_works_in_a_real_browser() {
     assert!(output.status.success(), "{told}\n{problems}");
     running.stop.ask();
     served.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_works_in_a_real_browser() {
+    run_in_browser("page.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_findings_of_newcomers_and_operators_stay_fixed() {
+    run_in_browser("findings.mjs").await;
 }

@@ -26,13 +26,24 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 10] = [
+const ASSETS: [Asset; 21] = [
     asset!("/", HTML, "index.html"),
     asset!("/page.css", STYLE, "page.css"),
-    asset!("/page.js", SCRIPT, "page.js"),
+    asset!("/blocks.js", SCRIPT, "blocks.js"),
     asset!("/charts.js", SCRIPT, "charts.js"),
-    asset!("/search.js", SCRIPT, "search.js"),
+    asset!("/client.js", SCRIPT, "client.js"),
+    asset!("/controls.js", SCRIPT, "controls.js"),
+    asset!("/dom.js", SCRIPT, "dom.js"),
+    asset!("/engine.js", SCRIPT, "engine.js"),
+    asset!("/explore.js", SCRIPT, "explore.js"),
+    asset!("/format.js", SCRIPT, "format.js"),
+    asset!("/page.js", SCRIPT, "page.js"),
+    asset!("/pruner.js", SCRIPT, "pruner.js"),
+    asset!("/views.js", SCRIPT, "views.js"),
+    asset!("/vitals.js", SCRIPT, "vitals.js"),
     asset!("/icon.svg", PICTURE, "icon.svg"),
+    asset!("/icon-warning.svg", PICTURE, "icon-warning.svg"),
+    asset!("/icon-critical.svg", PICTURE, "icon-critical.svg"),
     asset!("/uplot.js", SCRIPT, "uplot/uPlot.iife.min.js"),
     asset!("/uplot.css", STYLE, "uplot/uPlot.min.css"),
     asset!("/api", HTML, "api.html"),
@@ -75,3 +86,34 @@ pub(crate) const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of scripts that a script imports, and of files that a page links.
+    fn named(content: &str) -> Vec<&str> {
+        let marks = ["from \"", "src=\"", "href=\""];
+        let after = marks.iter().flat_map(|mark| content.split(mark).skip(1));
+        after.filter_map(|rest| rest.split('"').next()).filter(|name| name.starts_with('/')).collect()
+    }
+
+    #[test]
+    fn page_files_name_only_files_that_are_served() {
+        let elsewhere = ["/metrics", "/health/ready", "/api/v1/openapi.json"];
+        let own = ASSETS.iter().filter(|asset| !asset.path.starts_with("/uplot"));
+        for asset in own {
+            for name in named(asset.content) {
+                assert!(paths().chain(elsewhere).any(|path| path == name), "{} names {name}", asset.path);
+            }
+        }
+    }
+
+    #[test]
+    fn page_scripts_stay_readable() {
+        for asset in ASSETS.iter().filter(|asset| !asset.path.starts_with("/uplot")) {
+            let lines = asset.content.lines().count();
+            assert!(lines < 400, "{} has {lines} lines: split it", asset.path);
+        }
+    }
+}

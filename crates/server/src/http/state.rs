@@ -95,6 +95,8 @@ pub(crate) struct AccessView {
     read: bool,
     /// Change something.
     admin: bool,
+    /// Whether the server has an admin token at all: without one nothing can be changed.
+    admin_token: bool,
 }
 
 /// What may I do?
@@ -109,14 +111,15 @@ pub(crate) async fn access(
     State(service): State<Service>,
     headers: HeaderMap,
 ) -> Result<Json<AccessView>, Problem> {
+    let admin_token = service.access.has_admin_token();
     // To ask without a token is no attempt to get in.
     let offered = headers.contains_key(header::AUTHORIZATION);
     if !offered {
-        return Ok(Json(AccessView { read: true, admin: false }));
+        return Ok(Json(AccessView { read: true, admin: false, admin_token }));
     }
     match service.access.check(&headers, Need::Admin) {
-        Ok(()) => Ok(Json(AccessView { read: true, admin: true })),
-        Err(Refusal::NotAdmin) => Ok(Json(AccessView { read: true, admin: false })),
+        Ok(()) => Ok(Json(AccessView { read: true, admin: true, admin_token })),
+        Err(Refusal::NotAdmin) => Ok(Json(AccessView { read: true, admin: false, admin_token })),
         Err(refusal) => Err(refusal.into()),
     }
 }

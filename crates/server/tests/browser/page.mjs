@@ -1,52 +1,6 @@
 // Drives the status page in Debian's Chromium. Started by tests/page.rs, which says where the page is.
-import { createRequire } from "node:module";
-import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import assert from "node:assert/strict";
-
-const { PAGE_URL, PAGE_MODULES, PAGE_ADMIN_TOKEN, PAGE_TX, PAGE_ADDRESS, SAPWOOD_SCREENSHOTS } = process.env;
-const { chromium } = createRequire(join(PAGE_MODULES, "x.js"))("playwright-core");
-const shots = SAPWOOD_SCREENSHOTS;
-if (shots) mkdirSync(shots, { recursive: true });
-const profile = mkdtempSync(join(tmpdir(), "sapwood-page-"));
-
-const context = await chromium.launchPersistentContext(profile, {
-  executablePath: process.env.SAPWOOD_CHROMIUM ?? "/usr/bin/chromium",
-  headless: true,
-  viewport: { width: 1320, height: 1000 },
-  colorScheme: "light",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
-
-// What must not happen anywhere: errors on the console, scripts that fail, requests to elsewhere, violations of the policy.
-const complaints = [];
-let refusalsExpected = false;
-await context.addInitScript(() => {
-  addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
-});
-function watch(page) {
-  page.on("console", (message) => {
-    const refused = message.text().startsWith("Failed to load resource") && refusalsExpected;
-    if (["error", "warning"].includes(message.type()) && !refused) complaints.push(`console: ${message.text()}`);
-  });
-  page.on("pageerror", (error) => complaints.push(`script: ${error.stack ?? error}`));
-  page.on("request", (request) => { if (!request.url().startsWith(PAGE_URL)) complaints.push(`elsewhere: ${request.url()}`); });
-}
-
-const page = await context.newPage();
-watch(page);
-page.setDefaultTimeout(30_000);
-const figure = (id) => page.locator(`#${id}`).innerText();
-const digits = (text) => Number(text.replace(/[^0-9]/g, ""));
-const step = async (name, work) => {
-  await work();
-  assert.deepEqual(complaints, [], `after "${name}"`);
-  console.log(`ok: ${name}`);
-};
-const shoot = async (name, options = {}) => {
-  if (shots) await page.screenshot({ path: join(shots, `${name}.png`), ...options });
-};
+import { PAGE_ADDRESS, PAGE_ADMIN_TOKEN, PAGE_TX, PAGE_URL, context, digits, expectRefusals, heading, lookUp, open, page, run, shoot, shots, shown, step } from "./harness.mjs";
 
 // A number as it is shown, with its separators.
 const NUMBER = /\d[\d,.:]*\d|\d/g;
@@ -78,21 +32,21 @@ function numbersOf(status) {
   return allowed;
 }
 
-try {
+run(async () => {
   await step("loads with figures", async () => {
-    await page.goto(PAGE_URL);
-    await page.waitForFunction(() => /^[0-9,]+$/.test(document.getElementById("applied").textContent));
-    assert.equal(await page.locator("#state").innerText(), "running");
-    assert.match(await figure("node"), /page test · synthetic/);
-    assert.ok((await figure("words")).length > 3);
+    await open();
+    await page.waitForFunction(() => document.getElementById("state").textContent === "running");
+    assert.match(await shown("node"), /page test · bitcoin regtest/);
+    assert.ok((await shown("headline")).length > 3);
     await page.waitForSelector("#chart-disk canvas");
-    await page.waitForSelector("#holds tbody tr");
-    await page.waitForSelector("#engine tbody tr");
+    await page.waitForSelector("#holds li");
+    await page.click("#engine summary");
+    await page.waitForSelector("#families tbody tr");
     await page.waitForSelector("#jobs tbody tr");
   });
 
   await step("updates by itself", async () => {
-    const before = digits(await figure("applied"));
+    const before = digits(await shown("applied"));
     await page.waitForFunction((height) => Number(document.getElementById("applied").textContent.replace(/[^0-9]/g, "")) > height + 3, before);
   });
 
@@ -104,19 +58,19 @@ try {
     await page.waitForFunction(() => document.getElementById("node").textContent.startsWith("a kept answer"));
     const allowed = numbersOf(status);
     const applied = status.chain.applied.height;
-    assert.equal(digits(await figure("applied")), applied);
-    for (const id of ["node", "tip", "applied", "applied-note", "lag", "lag-note", "unspent", "unspent-note", "rate", "rate-note", "disk", "disk-note", "measured",
-      "alerts", "words", "prune-facts", "holds", "kept", "jobs", "jobs-note", "times", "policy", "engine"]) {
-      const shown = await page.locator(`#${id}`).evaluate((one) => {
+    assert.equal(digits(await shown("applied")), applied);
+    for (const id of ["node", "tip", "tip-note", "applied", "applied-note", "behind", "behind-note", "unspent", "unspent-note", "rate", "rate-note", "disk", "disk-note", "measured",
+      "alerts", "headline", "prune-state", "prune-facts", "holds", "blockers", "jobs", "times", "policy", "families", "sweep", "chain-facts", "progress-note"]) {
+      const content = await page.locator(`#${id}`).evaluate((one) => {
         // Parts of the page follow each other without a blank.
         const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
         const found = [];
         while (texts.nextNode()) found.push(texts.currentNode.data);
         return found.join(" ");
       });
-      const labels = new Set(id === "engine" ? ["0"] : id === "times" ? ["99"] : []);
-      for (const token of shown.match(NUMBER) ?? []) {
-        assert.ok(allowed.has(token) || labels.has(token), `#${id} shows ${token}, which is not in the status: ${shown}`);
+      const labels = new Set(id === "families" ? ["0"] : id === "times" ? ["99"] : id === "policy" ? ["0"] : []);
+      for (const token of content.match(NUMBER) ?? []) {
+        assert.ok(allowed.has(token) || labels.has(token), `#${id} shows ${token}, which is not in the status: ${content}`);
       }
     }
     await page.unroute("**/api/v1/status");
@@ -124,40 +78,35 @@ try {
   });
 
   await step("explains a transaction", async () => {
-    await page.fill("#query", PAGE_TX);
-    await page.press("#query", "Enter");
+    await lookUp(PAGE_TX);
     await page.waitForSelector("#found .guards li");
-    assert.match(await page.locator("#found .verdict").innerText(), /kept because|may go/i);
+    assert.match(await page.locator("#found .verdict").innerText(), /kept because|retained because|may go|prunable/i);
     await shoot("explain-light");
-    await page.locator("#found table td:nth-child(3) button.link").first().click();
-    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Address"));
+    await page.locator("#found table td:nth-child(4) a").first().click();
+    await heading("Address");
   });
 
   await step("shows an output and an address", async () => {
-    await page.fill("#query", `${PAGE_TX}:0`);
-    await page.click("#look button");
-    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Output"));
-    await page.fill("#query", PAGE_ADDRESS);
-    await page.click("#look button");
-    await page.waitForFunction(() => document.querySelector("#found h2").textContent.startsWith("Address"));
+    await lookUp(`${PAGE_TX}:0`);
+    await heading("Output");
+    await lookUp(PAGE_ADDRESS);
+    await heading("Address");
     await page.waitForSelector("#found tbody tr");
   });
 
   await step("says what is wrong with a question", async () => {
-    refusalsExpected = true;
-    await page.fill("#query", "f".repeat(64));
-    await page.click("#look button");
+    expectRefusals(true);
+    await lookUp("f".repeat(64));
     await page.waitForFunction(() => document.querySelector("#found h2").textContent === "Not found");
-    await page.fill("#query", "nonsense");
-    await page.click("#look button");
+    await lookUp("nonsense");
     await page.waitForFunction(() => /is not an address/.test(document.querySelector("#found").textContent));
     await page.locator("#found button", { hasText: "Close" }).click();
     assert.ok(await page.locator("#found").isHidden());
-    refusalsExpected = false;
+    expectRefusals(false);
   });
 
   await step("refuses control without a token", async () => {
-    refusalsExpected = true;
+    expectRefusals(true);
     assert.ok(await page.locator("#controls").isHidden());
     const status = await page.evaluate(async () => (await fetch("/api/v1/prune", { method: "POST" })).status);
     assert.equal(status, 401);
@@ -166,15 +115,13 @@ try {
     await page.click("#token-form button[type=submit]");
     await page.waitForSelector("#token-problem:not([hidden])");
     assert.ok(await page.locator("#controls").isHidden());
-    refusalsExpected = false;
+    expectRefusals(false);
   });
 
   await step("takes control with the token, and keeps it in memory only", async () => {
     await page.fill("#token", PAGE_ADMIN_TOKEN);
     await page.click("#token-form button[type=submit]");
     await page.waitForSelector("#controls:not([hidden])");
-    await page.click("#prune-now");
-    await page.waitForFunction(() => /Job \d+ is on its way/.test(document.getElementById("told").textContent));
     await page.click("#toggle");
     await page.waitForFunction(() => document.getElementById("prune-enabled").textContent === "disabled");
     await page.waitForSelector("#alerts .alert");
@@ -185,13 +132,13 @@ try {
   });
 
   await step("changes the policy, and says why an unsafe one is refused", async () => {
-    refusalsExpected = true;
+    expectRefusals(true);
     await page.click("#edit-policy");
-    await page.fill("#policy-fields input[name=retention]", "5");
+    await page.fill("#policy-inputs input[name=retention]", "5");
     await page.click("#policy-form button[type=submit]");
     await page.waitForFunction(() => /less than the reorg window/.test(document.getElementById("policy-problem").textContent));
-    refusalsExpected = false;
-    await page.fill("#policy-fields input[name=retention]", "21");
+    expectRefusals(false);
+    await page.fill("#policy-inputs input[name=retention]", "21");
     await page.click("#policy-form button[type=submit]");
     await page.waitForFunction(() => /21/.test(document.getElementById("policy").textContent));
   });
@@ -202,13 +149,13 @@ try {
     await page.fill("#hold-form input[name=owner]", "an operator");
     await page.fill("#hold-form input[name=reason]", "to see whether it works");
     await page.click("#hold-form button[type=submit]");
-    const row = page.locator("#holds tr", { hasText: "audit-of-the-page" });
+    const row = page.locator("#holds li", { hasText: "audit-of-the-page" });
     await row.waitFor();
     await page.waitForFunction(() => /audit-of-the-page/.test(document.getElementById("alerts").textContent));
-    // The table is drawn anew with every measurement: a click may hit the button before, and a second one finds the hold gone.
-    refusalsExpected = true;
+    // The list is drawn again with every measurement: a click may hit the button before, and a second one finds the hold gone.
+    expectRefusals(true);
     await page.waitForFunction(() => {
-      const found = [...document.querySelectorAll("#holds tr")].find((one) => one.textContent.includes("audit-of-the-page"));
+      const found = [...document.querySelectorAll("#holds li")].find((one) => one.textContent.includes("audit-of-the-page"));
       const button = found?.querySelector("button");
       // Not twice in a row: the second refusal would cover what the first one told.
       if (button && Date.now() - (window.clickedAt ?? 0) > 3000) {
@@ -217,7 +164,7 @@ try {
       }
       return /audit-of-the-page is released/.test(document.getElementById("told").textContent);
     });
-    refusalsExpected = false;
+    expectRefusals(false);
     await page.click("#unlock");
     assert.ok(await page.locator("#controls").isHidden());
   });
@@ -254,8 +201,7 @@ try {
     await page.waitForFunction(() => document.scrollingElement.scrollWidth <= 360);
     const cut = await page.evaluate(() => [...document.querySelectorAll(".big")].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.id));
     assert.deepEqual(cut, [], "no figure is cut off");
-    await page.fill("#query", PAGE_TX);
-    await page.press("#query", "Enter");
+    await lookUp(PAGE_TX);
     await page.waitForSelector("#found .guards li");
     await page.waitForFunction(() => document.scrollingElement.scrollWidth <= 360);
     await page.locator("#found button", { hasText: "Close" }).click();
@@ -277,15 +223,11 @@ try {
   });
 
   await step("says so when the node is gone, and comes back", async () => {
-    await page.goto(PAGE_URL);
-    await page.waitForFunction(() => /^[0-9,]+$/.test(document.getElementById("applied").textContent));
-    refusalsExpected = true;
+    await open();
+    expectRefusals(true);
     await context.setOffline(true);
     await page.waitForSelector("#lost:not([hidden])");
     await context.setOffline(false);
     await page.waitForSelector("#lost", { state: "hidden" });
   });
-} finally {
-  await context.close();
-  rmSync(profile, { recursive: true, force: true });
-}
+});

@@ -74,11 +74,22 @@ async fn without_an_admin_token_nobody_changes_anything() {
 async fn a_token_is_told_what_it_may_do() {
     let world = World::planned(Plan::closed()).await;
     let ask = |token| world.send("GET", "/api/v1/access", Some(token), None);
-    assert_eq!(ask(ADMIN).await.ok(), json!({ "read": true, "admin": true }));
-    assert_eq!(ask(READ).await.ok(), json!({ "read": true, "admin": false }));
+    assert_eq!(ask(ADMIN).await.ok(), json!({ "read": true, "admin": true, "admin_token": true }));
+    assert_eq!(ask(READ).await.ok(), json!({ "read": true, "admin": false, "admin_token": true }));
     ask("neither-of-the-two-tokens").await.problem(401, "unauthorized");
     let open = World::new().await;
-    assert_eq!(open.get("/api/v1/access").await.ok(), json!({ "read": true, "admin": false }));
+    assert_eq!(
+        open.get("/api/v1/access").await.ok(),
+        json!({ "read": true, "admin": false, "admin_token": true })
+    );
+    let mut plan = Plan::default();
+    plan.tokens.admin = None;
+    let fixed = World::planned(plan).await;
+    assert_eq!(
+        fixed.get("/api/v1/access").await.ok()["admin_token"],
+        false,
+        "nothing can unlock the controls"
+    );
     open.send("GET", "/api/v1/access", Some(READ), None).await.problem(401, "unauthorized");
 }
 

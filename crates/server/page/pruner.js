@@ -1,0 +1,157 @@
+// The pruner: what it does, what holds it back, its jobs and its policy.
+import { byId, el, facts, isInUse, meters, part, pill, sub, table, tag, text } from "/dom.js";
+import { bytes, clock, count, duration, moment, ms, number, orDash, words } from "/format.js";
+
+/** Every number of the policy: what it is called, and what it means. */
+export const POLICY = [
+  { key: "retention", name: "Retention", meaning: "Blocks a record is kept after it settled. 0 keeps every record for ever." },
+  { key: "reorg_window", name: "Reorg window", meaning: "How deep a reorg can be rolled back. At most the retention." },
+  { key: "unmined_retention", name: "Unmined retention", meaning: "Blocks after which an unmined transaction is old and its parents are preserved." },
+  { key: "parent_preservation", name: "Parent preservation", meaning: "Blocks for which those parents are preserved." },
+  { key: "coinbase_maturity", name: "Coinbase maturity", meaning: "Blocks before a coinbase's outputs may be spent." },
+  { key: "reassignment_delay", name: "Reassignment delay", meaning: "Blocks before a reassigned output may be spent." },
+];
+
+const JOB_STATES = { completed: "good", running: "warn", failed: "bad" };
+const TRIGGERS = { start: "start", block: "block", persisted: "persisted block", timer: "timer", on_demand: "on demand" };
+
+/* ---- what it does ---- */
+
+let runningBefore = null;
+
+/** What the pruner is at, in a few words that do not change with every job: most jobs last a fraction of a second. */
+function headline({ prune, chain }) {
+  const running = prune.newest_jobs.find((job) => job.state === "running")?.id ?? null;
+  const lasting = running != null && running === runningBefore;
+  runningBefore = running;
+  if (!prune.enabled) return "Disabled";
+  if (!["running", "catching_up"].includes(chain.state)) return "Waiting for the chain";
+  if (lasting) return `Job ${running} is running`;
+  if (prune.safe_height == null) return `Waiting for ${prune.decided_by ?? "the first block"}`;
+  if (prune.lag_blocks > 0 && prune.decided_by) return `Waiting for ${prune.decided_by}`;
+  return prune.backlog_records ? "Deleting what is due" : "Up to date";
+}
+
+function showState(status) {
+  const { prune } = status;
+  pill("prune-enabled", prune.enabled ? "enabled" : "disabled", prune.enabled ? "good" : "warn");
+  text("headline", headline(status));
+  const now = prune.state.charAt(0).toUpperCase() + prune.state.slice(1);
+  text("prune-state", now);
+  byId("prune-state").title = now;
+  const { totals } = prune;
+  const backlog = `${prune.backlog_estimated ? "about " : ""}${number(prune.backlog_records)}`;
+  const bodies = totals.bodies_deleted ? ` and ${count(totals.bodies_deleted, "body").replace("bodys", "bodies")}` : "";
+  part("prune-facts", [
+    ["Safe to delete up to", orDash(prune.safe_height), prune.decided_by ? `decided by ${prune.decided_by}` : "the height of the chain"],
+    ["Ready to delete", backlog, prune.backlog_records && prune.catch_up_seconds != null ? `records, in ${duration(prune.catch_up_seconds)}` : "records"],
+    ["Waiting longest", orDash(prune.lag_blocks), "blocks since it was due"],
+    ["Deleted", number(totals.deleted), "records so far"],
+    ["Freed", bytes(totals.bytes_freed), `of records${bodies}`],
+    ["Jobs", number(totals.jobs), "so far"],
+  ], facts);
+}
+
+/* ---- holds ---- */
+
+function holdRow(hold, applied, release) {
+  const behind = hold.keep_from == null || applied == null ? null : applied - hold.keep_from;
+  const label = hold.expired ? tag("expired", "bad") : hold.decides ? tag("decides", "good") : hold.keep_from == null ? tag("not reported", "warn") : null;
+  const distance = behind == null ? null : behind > 0 ? `${number(behind)} behind` : behind === 0 ? "at the tip" : `${number(-behind)} ahead`;
+  return el("li", { className: hold.decides ? "decides" : "" },
+    el("div", { className: "what" },
+      el("p", {}, el("b", {}, hold.name), " ", label),
+      el("p", { className: "quiet" }, hold.reason),
+      el("p", { className: "quiet" }, `${hold.owner}${hold.expires == null ? "" : ` · ends ${moment(hold.expires)}`}`)),
+    el("div", { className: "from" },
+      el("b", {}, hold.keep_from == null ? "everything" : `from ${number(hold.keep_from)}`), sub(distance ?? ""), el("span", { className: "sub age" }),
+      release && hold.kind !== "reorg_window" ? el("button", { type: "button", className: "link", onclick: () => release(hold.name) }, "release") : null));
+}
+
+function showHolds(holds, applied, release) {
+  // Heights move with every block and ages with every second. What is about to be released stays where it is.
+  const place = byId("holds");
+  const names = holds.map((hold) => hold.name).join(" ");
+  const resting = release && isInUse("holds") && place.dataset.names === names;
+  place.dataset.names = names;
+  const shown = holds.map(({ unchanged_seconds, ...hold }) => hold);
+  if (!resting) {
+    part("holds", { shown, applied, admin: Boolean(release) }, () => holds.length
+      ? holds.map((hold) => holdRow(hold, applied, release))
+      : el("li", { className: "empty" }, "No consumer needs the past: only the reorg window counts."));
+  }
+  const ages = place.getElementsByClassName("age");
+  holds.forEach((hold, i) => { if (ages[i]) ages[i].textContent = hold.unchanged_seconds == null ? "" : `unchanged ${duration(hold.unchanged_seconds)}`; });
+}
+
+/* ---- what blocks deletion ---- */
+
+const REASONS = {
+  child_unmined: "A transaction that spends it is not mined",
+  child_not_deep: "A transaction that spends it is not deep enough",
+  child_disagrees: "A child is not where its parent remembers it",
+  hold: "A hold still needs it",
+  preserved: "It is preserved for an unmined child",
+  locked: "It is locked",
+  unreadable: "It cannot be read",
+};
+
+function showBlockers(prune) {
+  const now = prune.blocked_by ?? null;
+  const list = Object.entries(now ?? prune.totals.retained).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
+  text("blockers-note", now ? "records that are retained now" : "times a due record was looked at and retained");
+  part("blockers", list, () => list.length
+    ? meters(list.map(([reason, value]) => [words(reason), value, REASONS[reason]]), number)
+    : el("p", { className: "empty" }, "Nothing that is due has to stay."));
+}
+
+/* ---- jobs ---- */
+
+const COLUMNS = [
+  { name: "Job" }, { name: "State", clip: true }, { name: "Because of", extra: true, tight: true }, { name: "Deleted", n: true }, { name: "Retained", n: true },
+  { name: "Took", n: true }, { name: "Freed", n: true, extra: true }, { name: "Looked at", n: true, extra: true }, { name: "Height", n: true, extra: true },
+  { name: "Safe up to", n: true, extra: true }, { name: "Decided by", n: true, extra: true }, { name: "Ended", n: true, extra: true },
+];
+
+function jobRow(job) {
+  const retained = Object.entries(job.counts.retained);
+  const sum = retained.reduce((all, [, value]) => all + value, 0);
+  const reasons = retained.map(([reason, value]) => `${number(value)} ${words(reason)}`).join(", ");
+  const why = job.error ?? job.stopped_early;
+  return { cells: [
+    String(job.id), [tag(job.state, JOB_STATES[job.state] ?? ""), why ? el("span", { className: "sub", title: why }, why) : null],
+    TRIGGERS[job.trigger] ?? words(job.trigger), number(job.counts.deleted), el("span", { title: reasons }, number(sum)),
+    ms(job.seconds.total * 1000), bytes(job.counts.bytes_freed), number(job.counts.looked_at), orDash(job.height), orDash(job.safe_height),
+    job.decided_by ?? "the chain", job.ended_at == null ? "–" : clock(job.ended_at),
+  ] };
+}
+
+function showJobs(prune) {
+  part("jobs", prune.newest_jobs.slice(0, 8), (jobs) => table(COLUMNS, jobs.map(jobRow), "No job yet. One comes with the next block."));
+}
+
+/* ---- policy ---- */
+
+export const inBlocks = (key, value) => key === "retention" && value === 0 ? "for ever" : count(value, "block");
+
+/** Where a number of the policy comes from, in words. */
+export function originOf(origin) {
+  if (!origin) return "";
+  if (typeof origin === "string") return { configuration: "From the configuration", promise: "Promised earlier: longer than the configuration" }[origin] ?? words(origin);
+  return `Changed at run time by ${origin.by}, ${moment(origin.at)}`;
+}
+
+function showPolicy(prune) {
+  part("policy", [prune.policy, prune.policy_origins], () => POLICY.map(({ key, name, meaning }) => el("div", {},
+    el("dt", {}, name), el("dd", {}, el("b", {}, inBlocks(key, prune.policy[key])), el("p", {}, meaning), el("p", {}, originOf(prune.policy_origins?.[key]))))));
+}
+
+/** Shows all of it. `release` releases a hold, if that may be done. */
+export function showPruner(status, release) {
+  const { prune } = status;
+  showState(status);
+  showHolds(prune.holds, status.chain.applied?.height, release);
+  showBlockers(prune);
+  showJobs(prune);
+  showPolicy(prune);
+}
