@@ -157,17 +157,17 @@ async function prune(event) {
 
 let confirming = null;
 
-function openPolicy() {
+async function openPolicy() {
   confirming = null;
   byId("policy-problem").hidden = true;
   byId("policy-plan").replaceChildren();
   byId("policy-fields").disabled = false;
   text("policy-submit", "Save");
   byId("policy-submit").classList.remove("danger");
-  const { policy, policy_origins: origins } = latest.prune;
+  const { origins, ...policy } = await api("policy");
   byId("policy-inputs").replaceChildren(...POLICY.map(({ key, name, meaning }) => el("label", {}, name,
     el("input", { name: key, type: "number", min: key === "reorg_window" ? 1 : 0, max: 4294967295, required: true, value: policy[key], defaultValue: policy[key] }),
-    el("span", { className: "help" }, `${meaning} Now ${inBlocks(key, policy[key])}. ${originOf(origins?.[key])}`))));
+    el("span", { className: "help" }, `${meaning} Now ${inBlocks(key, policy[key])}. ${originOf(origins[key])}`))));
   byId("policy-dialog").showModal();
 }
 
@@ -178,17 +178,17 @@ async function savePolicy(event) {
   const change = Object.fromEntries(inputs.filter((input) => input.value !== input.defaultValue).map((input) => [input.name, Number(input.value)]));
   if (!confirming && !Object.keys(change).length) return byId("policy-dialog").close();
   try {
-    await request("PUT", "policy", { ...latest.prune.policy, ...change });
+    await request("PATCH", "policy", confirming ? { ...confirming, confirm: true } : change);
     byId("policy-dialog").close();
     await act(async () => "The policy is changed, and stays so after a restart.");
   } catch (error) {
-    const plan = error.status === 409 ? error.problem?.plan : null;
-    if (!plan) return problem("policy-problem", error);
+    if (error.status !== 409 || confirming) return problem("policy-problem", error);
     // Something is kept for a shorter time: first what that deletes, then the question.
     confirming = change;
+    const { plan } = error.problem;
     byId("policy-fields").disabled = true;
-    byId("policy-plan").replaceChildren(el("h3", {}, "This keeps less than now"), ...planView(plan));
-    text("policy-submit", plan.records ? `Shorten and delete ${count(plan.records, "record")}` : "Shorten");
+    byId("policy-plan").replaceChildren(el("h3", {}, "This keeps less than now"), el("p", { className: "shortens" }, `${error.message}.`), ...(plan ? planView(plan) : []));
+    text("policy-submit", plan?.records ? `Shorten and delete ${count(plan.records, "record")}` : "Shorten");
     byId("policy-submit").classList.add("danger");
     byId("policy-plan").scrollIntoView({ block: "nearest" });
   }
@@ -248,7 +248,7 @@ export function startControls(refresh) {
   byId("prune-now").addEventListener("click", askToPrune);
   byId("prune-form").addEventListener("submit", prune);
   byId("toggle").addEventListener("click", () => act(toggle));
-  byId("edit-policy").addEventListener("click", openPolicy);
+  byId("edit-policy").addEventListener("click", () => openPolicy().catch((error) => tell(error.message, true)));
   byId("policy-form").addEventListener("submit", savePolicy);
   byId("add-hold").addEventListener("click", openHold);
   byId("hold-form").addEventListener("submit", setHold);

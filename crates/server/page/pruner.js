@@ -134,16 +134,14 @@ function showJobs(prune) {
 
 export const inBlocks = (key, value) => key === "retention" && value === 0 ? "for ever" : count(value, "block");
 
+const ORIGINS = { configuration: "From the configuration.", promise: "Promised earlier: longer than the configuration." };
+
 /** Where a number of the policy comes from, in words. */
-export function originOf(origin) {
-  if (!origin) return "";
-  if (typeof origin === "string") return { configuration: "From the configuration", promise: "Promised earlier: longer than the configuration" }[origin] ?? words(origin);
-  return `Changed at run time by ${origin.by}, ${moment(origin.at)}`;
-}
+export const originOf = (origin) => ORIGINS[origin.from ?? origin] ?? `Changed at run time by ${origin.by}, ${moment(origin.at)}.`;
 
 function showPolicy(prune) {
-  part("policy", [prune.policy, prune.policy_origins], () => POLICY.map(({ key, name, meaning }) => el("div", {},
-    el("dt", {}, name), el("dd", {}, el("b", {}, inBlocks(key, prune.policy[key])), el("p", {}, meaning), el("p", {}, originOf(prune.policy_origins?.[key]))))));
+  part("policy", prune.policy, (policy) => POLICY.map(({ key, name, meaning }) => el("div", {},
+    el("dt", {}, name), el("dd", {}, el("b", {}, inBlocks(key, policy[key])), el("p", {}, meaning)))));
 }
 
 /** Shows all of it. `release` releases a hold, if that may be done. */

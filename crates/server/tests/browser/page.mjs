@@ -131,16 +131,26 @@ run(async () => {
     assert.ok(!stored.includes(PAGE_ADMIN_TOKEN));
   });
 
-  await step("changes the policy, and says why an unsafe one is refused", async () => {
+  await step("page_policy_is_shortened_only_after_what_it_deletes_is_shown", async () => {
     expectRefusals(true);
     await page.click("#edit-policy");
     await page.fill("#policy-inputs input[name=retention]", "5");
     await page.click("#policy-form button[type=submit]");
     await page.waitForFunction(() => /less than the reorg window/.test(document.getElementById("policy-problem").textContent));
+    // Shorter than now: first what that deletes, then the question.
+    await page.fill("#policy-inputs input[name=retention]", "18");
+    await page.click("#policy-submit");
+    await page.waitForSelector("#policy-plan .shortens");
+    assert.match(await shown("policy-plan"), /would delete/);
+    assert.match(await shown("policy-submit"), /^Shorten/);
     expectRefusals(false);
+    await page.click("#policy-submit");
+    await page.waitForFunction(() => /18 blocks/.test(document.getElementById("policy").textContent));
+    await page.click("#edit-policy");
+    await page.waitForFunction(() => /Changed at run time/.test(document.getElementById("policy-inputs").textContent));
     await page.fill("#policy-inputs input[name=retention]", "21");
-    await page.click("#policy-form button[type=submit]");
-    await page.waitForFunction(() => /21/.test(document.getElementById("policy").textContent));
+    await page.click("#policy-submit");
+    await page.waitForFunction(() => /21 blocks/.test(document.getElementById("policy").textContent));
   });
 
   await step("sets and releases a hold", async () => {
