@@ -108,7 +108,7 @@ enum Outcome {
 impl RpcClient {
     /// A client. Connects with the first call.
     pub fn new(options: RpcOptions) -> Result<Self, RpcError> {
-        let bad = |problem: String| RpcError::BadUrl { url: options.url.clone(), problem };
+        let bad = |problem: String| RpcError::BadUrl { url: without_user(&options.url), problem };
         let uri: Uri = options.url.parse().map_err(|error| bad(format!("{error}")))?;
         match (uri.scheme_str(), uri.authority()) {
             (Some("http"), Some(authority)) if !authority.as_str().contains('@') => {}
@@ -260,6 +260,11 @@ impl RpcClient {
     }
 }
 
+/// An address for people: what stands before an @ may be a password.
+fn without_user(url: &str) -> String {
+    url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("(user)@{host}"))
+}
+
 /// The beginning of an answer, for people.
 fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..EXCERPT).unwrap_or(body)).into_owned()
@@ -269,4 +274,19 @@ fn excerpt(body: &[u8]) -> String {
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l18_a_password_in_the_address_is_not_repeated() {
+        for url in ["http://bob:hunter2@127.0.0.1:8332", "bob:hunter2@127.0.0.1", "https://bob:hunter2@host"]
+        {
+            let auth = Auth::Password { user: "bob".into(), password: "other".into() };
+            let error = RpcClient::new(RpcOptions::new(Network::Regtest, url, auth)).err().unwrap();
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
 }
