@@ -266,3 +266,45 @@ async fn log_that_cannot_grow() {
 async fn compaction_that_cannot_write() {
     files_that_cannot_grow(4 << 20, 1 << 20).await;
 }
+
+/// yaci-store 848: the cursor was past eight blocks that were never written. Something else fills the disk: blocks are refused before it
+/// is full, with an error that passes, while reading goes on. Once there is room the same block is applied, and none was skipped.
+#[tokio::test]
+async fn yaci_store_848_no_block_is_skipped_on_a_disk_that_fills_from_outside() {
+    const RESERVE: u64 = 24 << 20;
+    let Some(disk) = small_disk() else { return };
+    let directory = disk.at.join("store");
+    let mut timeline = Timeline::new(Workload::Filling, 848);
+    let with_reserve = EmbeddedOptions { disk_reserve_bytes: RESERVE, ..options() };
+    let store = EmbeddedStore::open(&directory, timeline.policy(), with_reserve).unwrap();
+    for round in 0..3 {
+        for _ in 0..4 {
+            let (op, _) = timeline.step();
+            assert!(op.on_store(&store).await.is_ok(), "there is room, round {round}");
+        }
+        let at = timeline.at();
+        let before = store.state_digest().await.unwrap();
+        // Files that were compacted away go in the background: the room has to stand still to be measured.
+        store.settle_disk().await.unwrap();
+        let room = store.disk_room().await.unwrap().unwrap();
+        assert!(!room.is_short(), "{room:?}");
+        let ballast = disk.at.join("ballast");
+        std::fs::write(&ballast, vec![1; (room.free_bytes - RESERVE + (8 << 20)) as usize]).unwrap();
+        assert!(store.disk_room().await.unwrap().unwrap().is_short());
+        let (op, _) = timeline.step();
+        for _ in 0..3 {
+            let outcome = op.on_store(&store).await;
+            let error = store_error(&outcome).unwrap_or_else(|| panic!("{}: {outcome:?}", op.name()));
+            assert!(matches!(error, StoreError::NoRoom { reserve_bytes: RESERVE, .. }), "{error:?}");
+        }
+        assert_eq!(store.writable().await, Ok(()), "it passes: the store is not poisoned");
+        assert_eq!(store.state_digest().await.unwrap(), before, "nothing was written");
+        assert_reads_work(&store, &mut timeline, at).await;
+        std::fs::remove_file(ballast).unwrap();
+        timeline.go_to(at + 1);
+        assert!(op.on_store(&store).await.is_ok(), "the same block, without opening the store again");
+        assert_eq!(store.state_digest().await.unwrap(), timeline.digest_at(at + 1));
+    }
+    let report = verify(&store).await;
+    assert!(report.is_clean(), "{report}");
+}

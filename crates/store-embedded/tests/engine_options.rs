@@ -173,3 +173,29 @@ async fn kaspa_833_every_tuning_option_on_an_old_directory() {
         go_on(directory.path(), &mut timeline, options).await;
     }
 }
+
+/// bitcoin 35298: a node without anything to do rewrote its database every half hour. Once all is flushed and compacted, reading, counting and
+/// copying write nothing, however often; and what was written was not written over and over.
+#[tokio::test]
+async fn bitcoin_35298_an_idle_hour_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut timeline = Timeline::new(Workload::Chain, 35298);
+    let store = EmbeddedStore::open(directory.path(), timeline.policy(), options()).unwrap();
+    for _ in 0..120 {
+        timeline.step().0.on_store(&store).await;
+    }
+    store.settle_disk().await.unwrap();
+    let before = writes(&store).await;
+    assert!(before.total_bytes() > before.applied_bytes, "the case itself: {before:?}");
+    let amplification = before.amplification().unwrap();
+    assert!(amplification < 40.0, "{amplification} bytes written for each one asked for: {before:?}");
+    // An hour of looking, one round a minute.
+    for _ in 0..60 {
+        store.state_digest().await.unwrap();
+        store.engine_stats(None).await.unwrap();
+        store.disk_room().await.unwrap();
+        store.settle_disk().await.unwrap();
+    }
+    assert!(verify(&store).await.is_clean());
+    assert_eq!(writes(&store).await, before);
+}
