@@ -1,23 +1,26 @@
 //! What happens, as it happens: server-sent events.
 //!
-//! Nobody waits for a slow client. The bus drops the oldest events, and the client is told how many it missed and where things
-//! stand now.
+//! Every event has an id. A client that comes back with the last one it saw (`last-event-id`) goes on after it. Nobody waits for a
+//! slow client: the oldest events are dropped, and it is told how many it missed and where things stand now.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
+    http::HeaderMap,
     response::sse::{Event as SseEvent, KeepAlive, Sse},
 };
 use futures_util::{Stream, stream};
-use sapwood_chain::{Event, Latest, Subscription, Told};
-use sapwood_pruner::Job;
+use sapwood_chain::Event;
 use sapwood_types::BlockMark;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{Problem, Service, problem::ReadProblems};
-use crate::status::JobReport;
+use super::{
+    Problem, Service,
+    hub::{Entry, Hub, Place},
+    problem::ReadProblems,
+};
 
 /// How often a quiet stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -31,7 +34,7 @@ fn maybe_block(mark: Option<&BlockMark>) -> Value {
 }
 
 /// The name and the content of an event.
-fn told(event: &Event) -> (&'static str, Value) {
+pub(crate) fn told(event: &Event) -> (&'static str, Value) {
     match event {
         Event::BlockApplied(applied) => {
             let conflicting: Vec<String> = applied.conflicting.iter().map(ToString::to_string).collect();
@@ -60,53 +63,70 @@ fn told(event: &Event) -> (&'static str, Value) {
 }
 
 /// Where things stand.
-fn stand(latest: &Latest) -> Value {
+fn stand(service: &Service) -> Value {
+    let latest = service.node.events().latest();
+    // The hold of the persister is written down, so it knows more than what was told since the start.
+    let hold = service.node.pruner().holds().get(sapwood_pruner::Consumer::Persister.name());
+    let held = hold.and_then(|hold| hold.keep_from).and_then(|keep_from| keep_from.0.checked_sub(1));
+    let told = latest.block_persisted.map(|persisted| persisted.height.0);
     json!({
         "state": latest.state.name(),
         "applied": maybe_block(latest.block_applied.as_ref().map(|applied| &applied.block)),
-        "persisted": latest.block_persisted.map(|persisted| persisted.height.0),
+        "persisted": told.max(held),
     })
 }
 
-fn sse(name: &str, content: Value) -> SseEvent {
-    SseEvent::default().event(name).data(content.to_string())
-}
-
+/// A stream that a client listens to.
 struct Listener {
     service: Service,
-    events: Subscription,
-    jobs: broadcast::Receiver<Job>,
-    greeted: bool,
+    hub: Arc<Hub>,
+    newer: watch::Receiver<u64>,
+    /// The number of the last event that was sent.
+    sent: u64,
+    /// What to say first.
+    first: Option<SseEvent>,
     /// Counts the streams that are open.
     _permit: OwnedSemaphorePermit,
 }
 
 impl Listener {
-    fn missed(&self, events: u64) -> SseEvent {
-        sse("missed", json!({ "events": events, "now": stand(&self.service.node.events().latest()) }))
+    fn event(&self, name: &str, content: &Value) -> SseEvent {
+        SseEvent::default().id(self.hub.id(self.sent)).event(name).data(content.to_string())
+    }
+
+    /// Where things stand, with how many events were missed. `None` if that is not known.
+    fn missed(&self, events: Option<u64>) -> SseEvent {
+        self.event("missed", &json!({ "events": events, "now": stand(&self.service) }))
+    }
+
+    /// Where a client begins: after the last event it saw, or with how things stand.
+    fn begin(&mut self, last: Option<&str>) {
+        self.sent = self.hub.newest();
+        self.first = match last.map(|last| self.hub.place(last)) {
+            None => Some(self.event("hello", &stand(&self.service))),
+            Some(Place::Elsewhere) => Some(self.missed(None)),
+            Some(Place::After(number)) => {
+                self.sent = number;
+                None
+            }
+        };
     }
 
     async fn next(&mut self) -> Option<SseEvent> {
-        if !self.greeted {
-            self.greeted = true;
-            return Some(sse("hello", stand(&self.service.node.events().latest())));
+        if let Some(first) = self.first.take() {
+            return Some(first);
         }
-        tokio::select! {
-            next = self.events.next() => match next? {
-                Told::Event(event) => {
-                    let (name, content) = told(&event);
-                    Some(sse(name, content))
-                }
-                Told::Missed(events) => Some(self.missed(events)),
-            },
-            job = self.jobs.recv() => match job {
-                Ok(job) => {
-                    let content = serde_json::to_value(JobReport::new(&job)).unwrap_or(Value::Null);
-                    Some(sse("prune_job", content))
-                }
-                Err(broadcast::error::RecvError::Lagged(events)) => Some(self.missed(events)),
-                Err(broadcast::error::RecvError::Closed) => None,
-            },
+        loop {
+            // Before looking, so that what comes meanwhile is not slept through.
+            self.newer.mark_unchanged();
+            if let Some((number, entry)) = self.hub.after(self.sent) {
+                self.sent = number;
+                return Some(match entry {
+                    Entry::Event(name, content) => self.event(name, &content),
+                    Entry::Missed(events) => self.missed(Some(events)),
+                });
+            }
+            self.newer.changed().await.ok()?;
         }
     }
 }
@@ -114,23 +134,27 @@ impl Listener {
 /// What happens, as it happens
 ///
 /// Server-sent events. First `hello` with where things stand; then `block_applied`, `rolled_back`, `reorg_started`,
-/// `reorg_finished`, `mined_set`, `block_persisted`, `state_changed` and `prune_job`. A client that is too slow gets `missed` with the number of
-/// events it missed and where things stand now.
+/// `reorg_finished`, `mined_set`, `block_persisted`, `state_changed`, and `prune_job` for each change of a job's state. Each has an id: a
+/// client that comes back with `last-event-id` goes on after it. One that is too slow, or was away for too long, gets `missed` with the
+/// number of events it missed (null if that is not known) and where things stand now.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "Status",
+    params(("last-event-id" = Option<String>, Header, description = "The id of the last event the client saw")),
     responses((status = 200, description = "As it comes", body = String, content_type = "text/event-stream"), ReadProblems)
 )]
 pub(crate) async fn events(
     State(service): State<Service>,
+    headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
     let permit = std::sync::Arc::clone(&service.streams).try_acquire_owned();
     let permit = permit.map_err(|_| {
         Problem::unavailable("too many event streams are open: close some, or ask again later")
     })?;
-    let events = service.node.events().subscribe();
-    let jobs = service.node.pruner().watch_jobs();
+    let hub = service.hub();
+    let newer = hub.watch();
     let mut stop = service.stop.clone();
-    let listener = Listener { service, events, jobs, greeted: false, _permit: permit };
+    let mut listener = Listener { service, hub, newer, sent: 0, first: None, _permit: permit };
+    listener.begin(headers.get("last-event-id").and_then(|id| id.to_str().ok()));
     let stream = stream::unfold((listener, stop.take()), |(mut listener, stop)| async move {
         let next = match &stop {
             Some(stop) => stop.or(listener.next()).await.flatten(),

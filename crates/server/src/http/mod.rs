@@ -1,15 +1,19 @@
 //! HTTP: REST, metrics, health and the status page.
 //!
 //! - [`router`] puts it together. [`problem`]: errors. `extract`: what comes in. [`crate::views`]: what goes out.
-//! - `state`: status, history, engine, health, metrics. `reads`: what is stored. `prune`: the pruner and holds.
-//!   `events`: what happens, as it happens. `page`: the files of the pages. [`openapi`]: the description of all of it.
+//! - `state`: status, history, engine, health, metrics. `reads`, `blocks`: what is stored. `prune`, `policy`, `consumers`: the pruner and
+//!   holds.
+//!   `events`, `hub`: what happens, as it happens. `page`: the files of the pages. [`openapi`]: the description of all of it.
 //!
 //! Who may read and who may change something is decided by [`Access`]: everything that changes something takes an `Admin` out of the
 //! request, everything else under `/api/v1` and `/metrics` passes a check for reading. The pages themselves have no figures in them and
 //! are open, so that they can ask for a token.
 
+mod blocks;
+mod consumers;
 mod events;
 mod extract;
+mod hub;
 pub mod openapi;
 mod page;
 pub mod policy;
@@ -21,7 +25,7 @@ pub mod utxo_set;
 pub mod verify;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -30,8 +34,8 @@ use axum::{
     extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, Method, Uri, header},
     middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing::get,
+    response::{IntoResponse, Redirect, Response},
+    routing::{get, post, put},
 };
 pub use problem::Problem;
 use sapwood_chain::Stop;
@@ -79,6 +83,8 @@ pub(crate) struct Service {
     host_names: Arc<[String]>,
     refresh: Duration,
     planning: Arc<Semaphore>,
+    block_heights: Arc<blocks::BlockHeights>,
+    hub: Arc<OnceLock<Arc<hub::Hub>>>,
     streams: Arc<Semaphore>,
     stop: Option<Stop>,
     started: Instant,
@@ -89,6 +95,11 @@ pub(crate) struct Service {
 impl Service {
     fn kind(&self) -> &ChainKind {
         &self.node.parts().kind
+    }
+
+    /// What was told lately. It begins to listen when it is first asked for.
+    fn hub(&self) -> Arc<hub::Hub> {
+        Arc::clone(self.hub.get_or_init(|| hub::Hub::start(self.node.events(), self.node.pruner())))
     }
 
     /// How long nothing has been measured, if that is too long.
@@ -107,6 +118,8 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         host_names: options.host_names.into(),
         refresh: options.refresh,
         planning: Arc::new(Semaphore::new(1)),
+        block_heights: Arc::default(),
+        hub: Arc::default(),
         streams: Arc::new(Semaphore::new(options.most_streams)),
         stop: options.stop,
         started: Instant::now(),
@@ -115,7 +128,7 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
     };
     let api = Router::new()
         .route("/api/v1/status", get(state::status))
-        .route("/api/v1/status/engine", get(state::engine))
+        .route("/api/v1/status/rocksdb-stats", get(state::rocksdb_stats))
         .route("/api/v1/history", get(state::history))
         .route("/api/v1/access", get(state::access))
         .route("/api/v1/utxos/{txid}/{vout}", get(reads::utxo))
@@ -126,12 +139,16 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         .route("/api/v1/txs/{txid}/body", get(verify::body))
         .route("/api/v1/utxo-set", get(utxo_set::utxo_set).post(utxo_set::count))
         .route("/api/v1/verify", get(verify::found).post(verify::begin))
+        .route("/api/v1/blocks", get(blocks::blocks))
+        .route("/api/v1/blocks/{block}", get(blocks::block))
         .route("/api/v1/prune", get(prune::status).post(prune::prune_now))
         .route("/api/v1/prune/plan", get(prune::plan))
         .route("/api/v1/prune/jobs", get(prune::jobs))
         .route("/api/v1/prune/jobs/{id}", get(prune::job))
+        .route("/api/v1/prune/jobs/{id}/cancel", post(prune::cancel))
         .route("/api/v1/prune/enabled", get(prune::enabled).put(prune::set_enabled))
         .route("/api/v1/policy", get(policy::policy).patch(policy::change_policy))
+        .route("/api/v1/consumers/{consumer}", put(consumers::report).delete(consumers::release))
         .route("/api/v1/holds", get(prune::holds))
         .route("/api/v1/holds/{*name}", get(prune::hold).put(prune::set_hold).delete(prune::release_hold))
         .route("/api/v1/events", get(events::events))
@@ -140,6 +157,7 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
     let mut open = Router::new()
         .route("/health/live", get(state::live))
         .route("/health/ready", get(state::ready))
+        .route("/ui/status", get(|| async { Redirect::permanent("/") }))
         .route("/api/v1/openapi.json", get(openapi::serve));
     for path in page::paths() {
         open = open.route(path, get(page::file));

@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
 };
 
-use super::{events, policy, prune, reads, state, utxo_set, verify};
+use super::{blocks, consumers, events, policy, prune, reads, state, utxo_set, verify};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,10 +18,11 @@ use super::{events, policy, prune, reads, state, utxo_set, verify};
         license(name = "MIT OR Apache-2.0"),
     ),
     paths(
-        state::status, state::engine, state::history, state::access, state::metrics, state::live, state::ready,
+        state::status, state::rocksdb_stats, state::history, state::access, state::metrics, state::live, state::ready,
         reads::utxo, reads::address, reads::credential, reads::tx, reads::explain,
         prune::status, prune::prune_now, prune::plan, prune::jobs, prune::job, prune::enabled, prune::set_enabled,
-        policy::policy, policy::change_policy,
+        prune::cancel, policy::policy, policy::change_policy, blocks::blocks, blocks::block,
+        consumers::report, consumers::release,
         prune::holds, prune::hold, prune::set_hold, prune::release_hold,
         events::events,
         verify::begin, verify::found, verify::body,

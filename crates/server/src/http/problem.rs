@@ -11,7 +11,7 @@ use sapwood_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::{Refusal, listing::ListError};
+use crate::{Refusal, listing::ListError, views::PlanReport};
 
 /// What went wrong (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +26,9 @@ pub struct Problem {
     pub status: u16,
     /// What happened this time, and what to do about it.
     pub detail: String,
+    /// What a change of the policy would delete, for the problem `needs-confirmation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Box<PlanReport>>,
 }
 
 /// The kinds of problem: status, short fixed name, title.
@@ -39,6 +42,7 @@ macro_rules! kinds {
                     title: $title.into(),
                     status: StatusCode::$status.as_u16(),
                     detail: detail.into(),
+                    plan: None,
                 }
             })*
         }
@@ -144,7 +148,9 @@ impl From<PrunerError> for Problem {
         match error {
             PrunerError::Options(_) | PrunerError::HeightZero => Problem::not_allowed_value(detail),
             PrunerError::Disabled | PrunerError::JobOver { .. } => Problem::conflict(detail),
-            PrunerError::Shortens(_) => Problem::needs_confirmation(detail),
+            PrunerError::Shortens(shortening) => {
+                Problem { plan: Some(Box::new(shortening.plan.into())), ..Problem::needs_confirmation(detail) }
+            }
             PrunerError::Stopped => Problem::unavailable(detail),
             PrunerError::NoSuchJob { .. } => Problem::not_found(detail),
             PrunerError::Store(error) => error.into(),
@@ -213,6 +219,9 @@ pub enum ReadProblems {
     /// A value is not allowed.
     #[response(status = 422, content_type = "application/problem+json")]
     NotAllowedValue(Problem),
+    /// Too many requests on this connection.
+    #[response(status = 429, content_type = "application/problem+json")]
+    TooManyRequests(Problem),
     /// Something broke.
     #[response(status = 500, content_type = "application/problem+json")]
     Internal(Problem),

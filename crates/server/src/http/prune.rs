@@ -130,6 +130,31 @@ pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> 
     Ok(Json(JobReport::new(&job)))
 }
 
+/// Cancel a job
+///
+/// At once if it has not begun, else at the next chunk. What it deleted by then stays deleted.
+#[utoipa::path(
+    post, path = "/api/v1/prune/jobs/{id}/cancel", tag = "Prune", security(("admin" = [])),
+    params(("id" = u64, Path, description = "Its number")),
+    responses(
+        (status = 202, description = "The job", body = JobReport),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
+        ReadProblems, AdminProblems,
+    )
+)]
+pub(crate) async fn cancel(
+    State(service): State<Service>,
+    Path(id): Path<u64>,
+    _admin: Admin,
+) -> Result<(StatusCode, Json<JobReport>), Problem> {
+    let pruner = service.node.pruner();
+    pruner.cancel(JobId(id))?;
+    tracing::info!(job = id, "a job was cancelled over HTTP");
+    let job =
+        pruner.job(JobId(id)).ok_or_else(|| Problem::not_found(format!("job {id} is not remembered")))?;
+    Ok((StatusCode::ACCEPTED, Json(JobReport::new(&job))))
+}
+
 /// Whether pruning is enabled.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -187,7 +212,7 @@ pub(crate) struct HoldRequest {
     reason: String,
 }
 
-async fn hold_named(service: &Service, name: &str) -> Answer<HoldReport> {
+pub(crate) async fn hold_named(service: &Service, name: &str) -> Answer<HoldReport> {
     let holds = service.node.pruner().list_holds().await?;
     let hold = holds.iter().find(|hold| hold.name == name);
     let hold = hold.ok_or_else(|| Problem::not_found(format!("there is no hold {name}")))?;

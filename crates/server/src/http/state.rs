@@ -45,12 +45,12 @@ pub(crate) struct EngineView {
 
 /// What the storage engine tells
 ///
-/// Asked anew with each request.
+/// The engine is asked with each request, and has more to say than `engine` of the status: ask seldom.
 #[utoipa::path(
-    get, path = "/api/v1/status/engine", tag = "Status", params(EngineParams),
+    get, path = "/api/v1/status/rocksdb-stats", tag = "Status", params(EngineParams),
     responses((status = 200, description = "What the engine told", body = Vec<EngineView>), ReadProblems)
 )]
-pub(crate) async fn engine(
+pub(crate) async fn rocksdb_stats(
     State(service): State<Service>,
     Query(query): Query<EngineParams>,
 ) -> Result<Json<Vec<EngineView>>, Problem> {
@@ -134,7 +134,10 @@ pub(crate) struct Live {
 }
 
 /// Is the process alive?
-#[utoipa::path(get, path = "/health/live", tag = "Health", responses((status = 200, description = "It is", body = Live)))]
+#[utoipa::path(get, path = "/health/live", tag = "Health", responses(
+    (status = 200, description = "It is", body = Live),
+    (status = 429, body = Problem, content_type = "application/problem+json", description = "Too many requests"),
+))]
 pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
     Json(Live { live: true, uptime_seconds: service.started.elapsed().as_secs_f64() })
 }
@@ -144,7 +147,11 @@ pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
 /// It is reconciled with its source, can write, and is not too far behind.
 #[utoipa::path(
     get, path = "/health/ready", tag = "Health",
-    responses((status = 200, description = "It is", body = Readiness), (status = 503, body = Readiness, description = "Not ready, and why"))
+    responses(
+        (status = 200, description = "It is", body = Readiness),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "Too many requests"),
+        (status = 503, body = Readiness, description = "Not ready, and why"),
+    )
 )]
 pub(crate) async fn ready(State(service): State<Service>) -> Response {
     let mut ready = service.node.status().await.ready.clone();

@@ -3,16 +3,22 @@
 //! Names are the same as in gRPC, in the configuration and in the metrics. Bytes are hexadecimal digits; amounts are decimal texts,
 //! because not every reader of JSON keeps 64 bits.
 
+mod block;
 mod explain;
 mod plan;
 mod record;
 
+pub use block::{BlockPage, BlockSummary, BlockView};
 pub use explain::{ExplanationView, GuardView};
 pub use plan::PlanReport;
 pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxView, UtxoPage, UtxoView};
 
 pub use crate::{
-    http::Problem,
+    http::{
+        Problem,
+        policy::{PolicyOriginView, PolicyPatch, PolicyView},
+        utxo_set::UtxoSetView,
+    },
     status::{
         Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PolicyReport, PruneReport, Range, Readiness,
         StatusReport,
