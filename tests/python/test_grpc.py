@@ -407,7 +407,7 @@ def outputs_are_frozen_unfrozen_reassigned_and_locked(world):
     equal(world.status(parent["txid"], 1999), "IMMATURE")
     equal(world.status(parent["txid"], 2000), "SPENDABLE")
     [reassigned] = world.record(parent).reassignments
-    equal((reassigned.at, reassigned.spendable_from), (1000, 2000))
+    equal((reassigned.height, reassigned.spendable_from), (1000, 2000))
     [listed] = world.utxo.ListByAddress(script=b"new owner").outputs
     equal(listed.outpoint.txid, parent["txid"])
     equal(world.utxo.SetLocked(txids=[parent["txid"]], on=True).succeeded, 1)
@@ -469,9 +469,9 @@ def pages_are_complete_and_in_order(world):
     assert "no index by credential" in error.details(), "an index that is not kept is not an empty one"
     counts = world.utxo.GetCounts()
     equal((counts.records, counts.unmined, counts.unspent), (28, 25, 28))
-    equal(world.utxo.GetLastApplied().block.height, 3)
+    equal(world.utxo.GetApplied().applied.height, 3)
     coins = world.utxo.GetUtxoSet().set
-    equal((coins.count, coins.value, coins.applied.height, len(coins.muhash)), (3, "3000", 3, 64))
+    equal((coins.outputs, coins.value, coins.applied.height, len(coins.muhash)), (3, "3000", 3, 64))
     [there, missing] = world.utxo.GetOutputs(outpoints=[outpoint(expected[0]), outpoint(expected[0], 1)]).outputs
     equal((there.output.output.value, missing.HasField("output")), (1000, False))
 
@@ -574,7 +574,7 @@ def jobs_are_watched_and_listed(world):
     equal([state for job, state, _ in seen if job == identity][-2:], ["RUNNING", "COMPLETED"])
     [listed] = [job for job in world.pruner.ListJobs().jobs if job.id == identity]
     equal((listed.counts.deleted, listed.height, listed.safe_height), (1, 1289, 1289))
-    assert listed.bytes_freed > 0 and listed.ended_at >= listed.started_at >= listed.created_at, listed
+    assert listed.counts.bytes_freed > 0 and listed.ended_at >= listed.started_at >= listed.created_at, listed
     equal(len(world.pruner.ListJobs(limit=1).jobs), 1)
     fails(lambda: world.pruner.CancelJob(id=1_000_000), grpc.StatusCode.NOT_FOUND)
     fails(lambda: world.pruner.CancelJob(id=identity), grpc.StatusCode.FAILED_PRECONDITION)

@@ -11,6 +11,7 @@ use crate::{
     holds::{Consumer, HoldError, HoldView, Holds},
     jobs::{Job, JobId, JobState, StopReason, Trigger},
     metrics::PrunerMetrics,
+    options::PrunerOptions,
     safety::Situation,
     service::{PrunerError, Shared, said},
 };
@@ -158,6 +159,11 @@ impl PrunerHandle {
         self.shared.interrupted.notify_waiters();
         self.shared.resume_if_wanted();
         Ok(())
+    }
+
+    /// How the pruner was set up. The policy in force is that of [`PrunerHandle::policy`].
+    pub fn options(&self) -> &PrunerOptions {
+        &self.shared.options
     }
 
     /// The external bodies, if there are any.

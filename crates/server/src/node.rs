@@ -81,6 +81,12 @@ impl Node {
         self.sampler.sample().await
     }
 
+    /// Whether to measure what takes more time: the hash of the UTXO set, and the engine and the disk every five seconds instead of
+    /// once a minute. On unless turned off.
+    pub fn set_heavy_statistics(&self, on: bool) {
+        self.sampler.set_heavy(on);
+    }
+
     /// Measures everything again and again until the task is ended. Dropping the handle does not end it.
     pub fn keep_sampling(&self, every: Duration) -> JoinHandle<()> {
         let sampler = Arc::clone(&self.sampler);

@@ -281,6 +281,10 @@ impl StoreDiagnose for EmbeddedStore {
         self.counted_utxo_set(with_hash, progress).await
     }
 
+    fn engine_kind(&self) -> &'static str {
+        "rocksdb"
+    }
+
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
         self.run(move |engine| engine.engine_stats(part.as_deref())).await?
     }

@@ -263,6 +263,9 @@ pub trait StoreDiagnose: Send + Sync {
     /// not know it yet goes on from what was counted here, if that was with the hash.
     async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError>;
 
+    /// What kind of engine it is, such as `rocksdb` or `memory`.
+    fn engine_kind(&self) -> &'static str;
+
     /// What the engine tells, by part.
     async fn engine_stats(&self, part: Option<String>) -> Result<Vec<EngineStats>, StoreError>;
 

@@ -341,6 +341,10 @@ impl StoreDiagnose for ModelStore {
         Ok(UtxoSet { hash: set.hash.filter(|_| with_hash), ..set })
     }
 
+    fn engine_kind(&self) -> &'static str {
+        "memory"
+    }
+
     async fn engine_stats(&self, _part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
         Ok(Vec::new())
     }

@@ -148,9 +148,10 @@ impl From<PrunerError> for Problem {
         match error {
             PrunerError::Options(_) | PrunerError::HeightZero => Problem::not_allowed_value(detail),
             PrunerError::Disabled | PrunerError::JobOver { .. } => Problem::conflict(detail),
-            PrunerError::Shortens(shortening) => {
-                Problem { plan: Some(Box::new(shortening.plan.into())), ..Problem::needs_confirmation(detail) }
-            }
+            PrunerError::Shortens(shortening) => Problem {
+                plan: Some(Box::new(shortening.plan.into())),
+                ..Problem::needs_confirmation(detail)
+            },
             PrunerError::Stopped => Problem::unavailable(detail),
             PrunerError::NoSuchJob { .. } => Problem::not_found(detail),
             PrunerError::Store(error) => error.into(),

@@ -186,6 +186,80 @@ pub const OURS: &[Metric] = &[
         "Stored transactions that are not mined on the longest chain",
         |r| count(r.counts.unmined),
     ),
+    metric("sapwood_utxo_set_height", Gauge, &[], "Height of the last block in the UTXO set", |r| {
+        height(r.utxo_set.as_ref().and_then(|set| set.applied.as_ref()).map(|block| block.height))
+    }),
+    metric("sapwood_utxo_set_outputs", Gauge, &[], "Outputs in the UTXO set", |r| {
+        maybe(r.utxo_set.as_ref().map(|set| set.outputs as f64))
+    }),
+    metric("sapwood_utxo_set_transactions", Gauge, &[], "Transactions with an output in the UTXO set", |r| {
+        maybe(r.utxo_set.as_ref().map(|set| set.transactions as f64))
+    }),
+    metric("sapwood_utxo_set_value", Gauge, &[], "What the UTXO set is worth, in the smallest unit", |r| {
+        maybe(r.utxo_set.as_ref().and_then(|set| set.value.parse().ok()))
+    }),
+    metric(
+        "sapwood_utxo_set_hash_prefix",
+        Gauge,
+        &[],
+        "The first six bytes of the UTXO set's hash as a number: equal on nodes that are at the same block and agree",
+        |r| {
+            let muhash = r.utxo_set.as_ref().and_then(|set| set.muhash.as_deref());
+            maybe(
+                muhash
+                    .and_then(|hash| u64::from_str_radix(hash.get(..12)?, 16).ok())
+                    .map(|prefix| prefix as f64),
+            )
+        },
+    ),
+    metric(
+        "sapwood_feature",
+        Gauge,
+        &["feature"],
+        "1 if it is turned on, as in `node.features` of the status",
+        |r| {
+            let features = serde_json::to_value(r.node.features).unwrap_or_default();
+            let on = |(name, on): (&String, &serde_json::Value)| {
+                (vec![name.clone()], f64::from(u8::from(on.as_bool() == Some(true))))
+            };
+            features.as_object().map(|features| features.iter().map(on).collect()).unwrap_or_default()
+        },
+    ),
+    metric(
+        "sapwood_policy_configured_blocks",
+        Gauge,
+        &["setting"],
+        "How long things are kept by the configuration, in blocks",
+        |r| {
+            let configured = r.prune.policy_origins.iter();
+            labelled(configured.map(|(name, origin)| (name.as_str(), f64::from(origin.configured))))
+        },
+    ),
+    metric(
+        "sapwood_policy_changed_seconds",
+        Gauge,
+        &["setting"],
+        "When a number of the policy was changed at run time, as a Unix timestamp",
+        |r| {
+            let changed = r.prune.policy_origins.iter();
+            let at = |(name, origin): (&String, &crate::views::PolicyOriginView)| {
+                origin.at.map(|at| (vec![name.clone()], at as f64))
+            };
+            changed.filter_map(at).collect()
+        },
+    ),
+    metric(
+        "sapwood_prune_setting",
+        Gauge,
+        &["setting"],
+        "How the pruner was set up, as in `prune.settings` of the status",
+        |r| {
+            let settings = serde_json::to_value(r.prune.settings).unwrap_or_default();
+            let mut found = Vec::new();
+            numbers("", &settings, &mut found);
+            found
+        },
+    ),
     metric("sapwood_disk_bytes", Gauge, &["part"], "Bytes on disk, by part of the store", |r| {
         labelled(r.disk.parts.iter().map(|part| (part.part.as_str(), part.bytes as f64)))
     }),

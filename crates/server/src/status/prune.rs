@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_pruner::{HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerStatus};
+use sapwood_pruner::{HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerOptions, PrunerStatus};
 use sapwood_rules::Policy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::report::TimingReport;
+use crate::views::PolicyOriginView;
 
 /// How many of the newest jobs a status report has.
 pub const JOBS_SHOWN: usize = 20;
@@ -35,6 +36,10 @@ pub struct PruneReport {
     pub cursor: Option<String>,
     /// How long things are kept.
     pub policy: PolicyReport,
+    /// Where each number of the policy comes from.
+    pub policy_origins: BTreeMap<String, PolicyOriginView>,
+    /// How the pruner was set up.
+    pub settings: SettingsReport,
     /// What all jobs since the start have done.
     pub totals: TotalsReport,
     /// Pruning jobs that ran.
@@ -62,6 +67,8 @@ impl PruneReport {
             catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
             cursor: status.cursor,
             policy: policy.into(),
+            policy_origins: BTreeMap::new(),
+            settings: SettingsReport::default(),
             totals: TotalsReport {
                 jobs: status.totals.jobs,
                 deleted: status.totals.deleted,
@@ -74,6 +81,43 @@ impl PruneReport {
             last_error,
             holds: status.holds.iter().map(HoldReport::new).collect(),
             newest_jobs: jobs.iter().take(JOBS_SHOWN).map(JobReport::new).collect(),
+        }
+    }
+}
+
+/// How the pruner was set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SettingsReport {
+    /// Records judged and deleted at once.
+    pub chunk_records: u64,
+    /// Chunks that are worked on at the same time.
+    pub parallel_chunks: u64,
+    /// Records one job looks at.
+    pub records_per_job: u64,
+    /// How long one job works, in seconds.
+    pub time_per_job_seconds: f64,
+    /// After how long a job without progress is given up, in seconds.
+    pub job_timeout_seconds: f64,
+    /// How often everything that is due is looked through, in seconds. `None` if only when asked.
+    pub look_every_seconds: Option<f64>,
+    /// Which part of the time the pruner works while blocks follow one another.
+    pub busy_share: f64,
+    /// From how many due records on it no longer waits for blocks.
+    pub full_speed_above: u64,
+}
+
+impl SettingsReport {
+    /// What the options of a pruner say.
+    pub fn new(options: &PrunerOptions) -> Self {
+        Self {
+            chunk_records: options.chunk_records as u64,
+            parallel_chunks: options.parallel_chunks as u64,
+            records_per_job: options.records_per_job,
+            time_per_job_seconds: options.time_per_job.as_secs_f64(),
+            job_timeout_seconds: options.job_timeout.as_secs_f64(),
+            look_every_seconds: options.look_every.map(|every| every.as_secs_f64()),
+            busy_share: options.pacing.busy_share,
+            full_speed_above: options.pacing.full_speed_above,
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct StatusReport {
     pub chain: ChainReport,
     /// How much is stored.
     pub counts: CountsReport,
+    /// The UTXO set. `None` if it is not kept with each block.
+    pub utxo_set: Option<UtxoSetReport>,
     /// What it takes on disk.
     pub disk: DiskReport,
     /// What the pruner does, and what keeps it from doing more.
@@ -50,6 +52,46 @@ pub struct NodeReport {
     pub started_at: u64,
     /// How long it has been running.
     pub uptime_seconds: f64,
+    /// What kind of storage engine it uses.
+    pub engine: String,
+    /// What is turned on.
+    pub features: FeaturesReport,
+}
+
+/// What is turned on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeaturesReport {
+    /// Outputs are indexed by address.
+    pub address_index: bool,
+    /// Outputs are indexed by payment credential.
+    pub credential_index: bool,
+    /// The UTXO set and its hash are kept with each block.
+    pub utxo_hash: bool,
+    /// Records are pruned.
+    pub pruning: bool,
+    /// Bodies of large transactions are kept outside their records.
+    pub bodies: bool,
+    /// The children of a record are read before it is deleted.
+    pub child_check: bool,
+    /// Records are pruned while the chain catches up, too.
+    pub prune_while_catching_up: bool,
+    /// What takes more time to measure is measured.
+    pub heavy_statistics: bool,
+}
+
+/// The outputs of mined transactions that no mined transaction spends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UtxoSetReport {
+    /// The last applied block it is of. `None` before the first block.
+    pub applied: Option<BlockReport>,
+    /// Outputs in it.
+    pub outputs: u64,
+    /// Transactions that have one.
+    pub transactions: u64,
+    /// What they are worth together in the chain's smallest unit, as a decimal text.
+    pub value: String,
+    /// Its hash, as Bitcoin Core's `gettxoutsetinfo muhash` prints it. `None` if heavy statistics are turned off.
+    pub muhash: Option<String>,
 }
 
 /// A block.

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt::Display,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,15 +17,20 @@ use sapwood_store::{EngineStats, StoreError};
 
 use super::{
     History, StatusReport, alerts, disk,
-    prune::{HoldReport, PruneReport, job_duration},
-    report::{BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, NodeReport},
+    prune::{HoldReport, PruneReport, SettingsReport, job_duration},
+    report::{
+        BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
+        UtxoSetReport,
+    },
 };
-use crate::{metrics::Metrics, node::NodeParts};
+use crate::{http::policy::PolicyView, metrics::Metrics, node::NodeParts};
 
 /// Over how long throughput is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// How often the engine and the directory are asked: both take more time than all else together.
 const ENGINE_EVERY: Duration = Duration::from_secs(5);
+/// How often they are asked without heavy statistics.
+const ENGINE_SELDOM: Duration = Duration::from_secs(60);
 /// How many of the newest jobs are looked at for how long they took.
 const JOBS_LOOKED_AT: usize = 256;
 
@@ -32,6 +40,8 @@ pub struct Sampler {
     metrics: Metrics,
     started: Instant,
     started_at: SystemTime,
+    /// Whether to measure what takes more time: the engine, the directory, the hash of the UTXO set.
+    heavy: AtomicBool,
     /// Held while measuring, so that reports come one after the other.
     turn: tokio::sync::Mutex<Memory>,
     shown: Mutex<Shown>,
@@ -44,6 +54,7 @@ struct Memory {
     rates: VecDeque<(Instant, u64, u64)>,
     /// Since when each hold has been as it is.
     holds: HashMap<String, (Option<u32>, Instant)>,
+    utxo_set: Option<UtxoSetReport>,
     prune: Timing,
     last_job: Option<JobId>,
 }
@@ -90,9 +101,14 @@ impl Sampler {
             metrics,
             started: Instant::now(),
             started_at: SystemTime::now(),
+            heavy: AtomicBool::new(true),
             turn: tokio::sync::Mutex::default(),
             shown: Mutex::default(),
         }
+    }
+
+    pub(crate) fn set_heavy(&self, on: bool) {
+        self.heavy.store(on, Relaxed);
     }
 
     pub(crate) fn latest(&self) -> Option<Arc<StatusReport>> {
@@ -118,6 +134,7 @@ impl Sampler {
         };
         let (chain, state) = self.chain(&mut memory, &mut problems).await;
         let counts = problems.note(self.parts.store.counts().await);
+        let utxo_set = self.utxo_set(&mut memory, &mut problems).await;
         let prune = self.prune(&mut memory, &mut problems).await;
         let engine = self.engine(&mut memory).await;
         problems.0.extend(engine.problems.iter().cloned());
@@ -130,7 +147,8 @@ impl Sampler {
         let ready = alerts::readiness(state, chain.lag_blocks, ready_lag, refuses_writes.as_deref());
         let mut report = StatusReport {
             at_ms: since_1970(SystemTime::now()).as_millis() as u64,
-            node: self.node(),
+            node: self.node(utxo_set.as_ref()),
+            utxo_set,
             chain,
             counts: CountsReport {
                 records: counts.records,
@@ -155,11 +173,23 @@ impl Sampler {
         report
     }
 
-    fn node(&self) -> NodeReport {
+    fn node(&self, utxo_set: Option<&UtxoSetReport>) -> NodeReport {
+        let pruner = &self.parts.pruner;
         NodeReport {
             name: self.parts.name.clone(),
             chain: self.parts.kind.to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
+            engine: self.parts.store.engine_kind().into(),
+            features: FeaturesReport {
+                address_index: self.parts.address_index.address,
+                credential_index: self.parts.address_index.credential,
+                utxo_hash: utxo_set.is_some(),
+                pruning: pruner.is_enabled() && pruner.options().delete_due,
+                bodies: pruner.bodies().is_some(),
+                child_check: pruner.options().check_children,
+                prune_while_catching_up: pruner.options().while_catching_up,
+                heavy_statistics: self.heavy.load(Relaxed),
+            },
             started_at: since_1970(self.started_at).as_secs(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
         }
@@ -208,6 +238,30 @@ impl Sampler {
         (report, state)
     }
 
+    /// The UTXO set, if it is kept. Its hash takes a few milliseconds, so it is computed only when the set has changed.
+    async fn utxo_set(&self, memory: &mut Memory, problems: &mut Problems) -> Option<UtxoSetReport> {
+        let set = problems.note(self.parts.store.rolling_utxo_set().await)?;
+        let mut report = UtxoSetReport {
+            applied: set.last.as_ref().map(BlockReport::of),
+            outputs: set.coins,
+            transactions: set.transactions,
+            value: set.amount.to_string(),
+            muhash: None,
+        };
+        if self.heavy.load(Relaxed) {
+            let known = memory.utxo_set.as_ref().filter(|known| {
+                (&known.applied, known.outputs, &known.value)
+                    == (&report.applied, report.outputs, &report.value)
+            });
+            report.muhash = match known {
+                Some(known) => known.muhash.clone(),
+                None => problems.note(tokio::task::spawn_blocking(move || set.digest()).await),
+            };
+        }
+        memory.utxo_set = Some(report.clone());
+        Some(report)
+    }
+
     async fn prune(&self, memory: &mut Memory, problems: &mut Problems) -> PruneReport {
         let pruner = &self.parts.pruner;
         let jobs = pruner.jobs(JOBS_LOOKED_AT);
@@ -222,12 +276,15 @@ impl Sampler {
             }
         };
         let mut report = PruneReport::new(status, pruner.policy(), &jobs, timing);
+        report.policy_origins = PolicyView::from(&pruner.policy_state()).origins;
+        report.settings = SettingsReport::new(pruner.options());
         memory.note_holds(&mut report.holds);
         report
     }
 
     async fn engine<'a>(&self, memory: &'a mut Memory) -> &'a Engine {
-        let due = memory.engine.as_ref().is_none_or(|engine| engine.asked.elapsed() >= ENGINE_EVERY);
+        let every = if self.heavy.load(Relaxed) { ENGINE_EVERY } else { ENGINE_SELDOM };
+        let due = memory.engine.as_ref().is_none_or(|engine| engine.asked.elapsed() >= every);
         if due {
             memory.engine = Some(self.ask_engine().await);
         }

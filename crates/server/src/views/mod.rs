@@ -22,10 +22,10 @@ pub use crate::{
     status::{
         Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PolicyReport, PruneReport, Range, Readiness,
         StatusReport,
-        prune::{JobCountsReport, JobSecondsReport, TotalsReport},
+        prune::{JobCountsReport, JobSecondsReport, SettingsReport, TotalsReport},
         report::{
-            BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, EngineReport, NodeReport,
-            ProcessReport, TimingReport,
+            BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, EngineReport, FeaturesReport,
+            NodeReport, ProcessReport, TimingReport, UtxoSetReport,
         },
     },
 };

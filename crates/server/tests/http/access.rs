@@ -5,9 +5,10 @@ use serde_json::json;
 
 use crate::world::{ADMIN, Plan, READ, World};
 
-const READING: [&str; 8] = [
+const READING: [&str; 9] = [
     "/api/v1/status",
-    "/api/v1/status/engine",
+    "/api/v1/status/rocksdb-stats",
+    "/api/v1/blocks",
     "/api/v1/history",
     "/api/v1/prune",
     "/api/v1/prune/jobs",
@@ -47,6 +48,9 @@ async fn changing_something_needs_the_admin_token() {
         ("POST", "/api/v1/prune", None),
         ("PUT", "/api/v1/prune/enabled", Some(json!({ "enabled": false }))),
         ("PATCH", "/api/v1/policy", Some(policy)),
+        ("PUT", "/api/v1/consumers/persister", None),
+        ("DELETE", "/api/v1/consumers/persister", None),
+        ("POST", "/api/v1/prune/jobs/1/cancel", None),
         ("PUT", "/api/v1/holds/mine", Some(hold)),
         ("DELETE", "/api/v1/holds/mine", None),
     ];

@@ -43,6 +43,12 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/counts/records", "sapwood_records", 1.0),
     ("/counts/unspent", "sapwood_unspent_outputs", 1.0),
     ("/counts/unmined", "sapwood_unmined_records", 1.0),
+    ("/utxo_set/applied/height", "sapwood_utxo_set_height", 1.0),
+    ("/utxo_set/outputs", "sapwood_utxo_set_outputs", 1.0),
+    ("/utxo_set/transactions", "sapwood_utxo_set_transactions", 1.0),
+    ("/prune/policy_origins/*/configured", "sapwood_policy_configured_blocks{setting=\"*\"}", 1.0),
+    ("/prune/policy_origins/*/at", "sapwood_policy_changed_seconds{setting=\"*\"}", 1.0),
+    ("/prune/settings/*", "sapwood_prune_setting{setting=\"*\"}", 1.0),
     ("/disk/total_bytes", "sapwood_disk_total_bytes", 1.0),
     ("/disk/without_pruning_bytes", "sapwood_disk_without_pruning_bytes", 1.0),
     ("/disk/limit_bytes", "sapwood_disk_limit_bytes", 1.0),
@@ -68,7 +74,18 @@ const SCRAPED: &[(&str, &str, f64)] = &[
 ];
 
 /// Texts that may be missing. What may be missing and stands neither here nor above would be a number that nobody looks at.
-const TEXTS: [&str; 7] = ["decided_by", "cursor", "last_error", "stopped_early", "error", "hash", "applied"];
+const TEXTS: [&str; 11] = [
+    "decided_by",
+    "cursor",
+    "last_error",
+    "stopped_early",
+    "error",
+    "hash",
+    "applied",
+    "tip",
+    "utxo_set",
+    "muhash",
+];
 
 /// Numbers that are sums or differences of what is scraped: of two times, of jobs by state, of the phases' histograms.
 const DERIVED: [&str; 4] =

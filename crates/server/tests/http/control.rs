@@ -134,3 +134,67 @@ async fn h5_one_number_of_the_policy_is_changed_and_shortening_is_confirmed() {
     patch(json!({ "retenton": 1 })).await.problem(422, "not-allowed-value");
     assert_eq!(world.get("/api/v1/policy").await.ok(), shorter);
 }
+
+async fn patch(world: &World, change: Value) -> Answer {
+    admin(world, "PATCH", "/api/v1/policy", Some(change)).await
+}
+
+#[tokio::test]
+async fn h5_a_shorter_policy_shows_the_plan_and_wants_a_confirmation() {
+    let world = World::new().await;
+    let before = world.get("/api/v1/policy").await.ok()["retention"].as_u64().unwrap();
+    patch(&world, json!({ "retention": before + 20 })).await.ok();
+    let parent = coin("parent", 1);
+    let child = sapwood_conformance::fixtures::child("child", &[(&parent, 0)], 1);
+    world.extend(&[&parent, &child]).await;
+    world.empty_blocks(before as u32 + 2).await;
+    let shorter = json!({ "retention": before });
+    let refused = patch(&world, shorter.clone()).await;
+    let detail = refused.problem(409, "needs-confirmation");
+    assert!(detail.contains("retention goes from"), "{detail}");
+    assert_eq!(refused.json()["plan"]["records"], 1, "what it would delete: {}", refused.text());
+    assert_eq!(world.get("/api/v1/policy").await.ok()["retention"], before + 20, "nothing was changed");
+    world.get(&format!("/api/v1/txs/{}", parent.txid)).await.ok();
+    let confirmed = patch(&world, json!({ "retention": before, "confirm": true })).await.ok();
+    assert_eq!(confirmed["retention"], before);
+}
+
+#[tokio::test]
+async fn m17_a_consumer_is_registered_reports_and_is_released() {
+    let world = World::new().await;
+    world.empty_blocks(3).await;
+    let put = |name: &'static str, body: Option<Value>| {
+        let world = &world;
+        async move { admin(world, "PUT", &format!("/api/v1/consumers/{name}"), body).await }
+    };
+    let registered = put("persister", None).await.ok();
+    assert_eq!((&registered["kind"], &registered["keep_from"]), (&json!("persister"), &Value::Null));
+    assert_eq!(put("persister", Some(json!({ "height": 1 }))).await.ok()["keep_from"], 2);
+    assert_eq!(
+        put("block-assembly", Some(json!({ "height": 2, "running": true }))).await.ok()["keep_from"],
+        3
+    );
+    put("persister", Some(json!({ "running": true }))).await.problem(422, "not-allowed-value");
+    put("nobody", None).await.problem(404, "not-found");
+    for name in ["persister", "block-assembly"] {
+        let path = format!("/api/v1/consumers/{name}");
+        assert!(matches!(world.send("DELETE", &path, None, None).await.status.as_u16(), 401 | 403));
+        assert_eq!(admin(&world, "DELETE", &path, None).await.status, 204);
+        admin(&world, "DELETE", &path, None).await.problem(404, "not-found");
+    }
+}
+
+#[tokio::test]
+async fn m17_a_job_is_cancelled() {
+    let world = World::new().await;
+    // Nothing runs before the chain does, so the job waits or is over at once.
+    world.extend(&[&coin("tx", 1)]).await;
+    world.chain.events().enter(ChainState::Running);
+    let id = admin(&world, "POST", "/api/v1/prune", None).await.json()["id"].as_u64().unwrap();
+    world.pruner.wait(sapwood_pruner::JobId(id)).await.unwrap();
+    let over = admin(&world, "POST", &format!("/api/v1/prune/jobs/{id}/cancel"), None).await;
+    over.problem(409, "conflict");
+    admin(&world, "POST", "/api/v1/prune/jobs/999999/cancel", None).await.problem(404, "not-found");
+    let no_token = world.send("POST", &format!("/api/v1/prune/jobs/{id}/cancel"), None, None).await;
+    assert!(matches!(no_token.status.as_u16(), 401 | 403));
+}

@@ -44,6 +44,7 @@ async fn every_path_of_the_description_is_served() {
     for (path, operations) in paths {
         for method in operations.as_object().unwrap().keys() {
             let filled = path.replace("{txid}", &"0".repeat(64)).replace("{vout}", "0").replace("{id}", "1");
+            let filled = filled.replace("{block}", "0").replace("{consumer}", "persister");
             let filled = filled
                 .replace("{address}", "00")
                 .replace("{credential}", &"0".repeat(56))
@@ -70,6 +71,23 @@ async fn every_path_of_the_description_is_served() {
             );
         }
     }
+}
+
+#[test]
+fn m17_every_answer_to_too_many_requests_is_documented() {
+    let document = serde_json::to_value(sapwood_server::http::openapi::document()).unwrap();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            assert!(operation["responses"]["429"].is_object(), "{method} {path} does not say 429");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_status_page_is_found_where_the_old_one_was() {
+    let world = World::new().await;
+    let answer = world.get("/ui/status").await;
+    assert_eq!((answer.status.as_u16(), &answer.headers["location"]), (308, &"/".parse().unwrap()));
 }
 
 #[tokio::test]

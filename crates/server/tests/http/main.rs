@@ -5,6 +5,7 @@ mod world;
 
 mod access;
 mod agree;
+mod blocks;
 mod control;
 mod documents;
 mod events;

@@ -127,7 +127,7 @@ impl From<UtxoSet> for proto::UtxoSet {
     fn from(set: UtxoSet) -> Self {
         Self {
             applied: set.last.map(Into::into),
-            count: set.coins,
+            outputs: set.coins,
             transactions: set.transactions,
             value: set.amount.to_string(),
             muhash: set.digest(),
