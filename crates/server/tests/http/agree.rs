@@ -83,6 +83,7 @@ const TEXTS: [&str; 11] = [
     "hash",
     "applied",
     "tip",
+    "by",
     "utxo_set",
     "muhash",
 ];
