@@ -34,6 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     reads.push_str("];\n");
     fs::write(out.join("reads.rs"), reads)?;
 
-    tonic_prost_build::configure().build_transport(false).bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .codec_path("crate::grpc::codec::MessageCodec")
+        .bytes(".")
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! What can be said on the command line.
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{io::IsTerminal as _, sync::OnceLock};
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::{
     bench,
@@ -90,13 +92,13 @@ impl Cli {
         self.log_format
     }
 
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<u8> {
         let Cli { command, log_format } = self;
         if let Command::Run(command) = &command {
             let config = command.load()?;
             log(log_format, &config.log.level);
-            run::run(&config)?;
-            return Ok(ExitCode::SUCCESS);
+            run::run(&config, command.file())?;
+            return Ok(0);
         }
         log(log_format, "warn");
         match command {
@@ -107,7 +109,7 @@ impl Cli {
             Command::Status(status) => status.run()?,
             Command::Verify(verify) => {
                 if !verify.run()? {
-                    return Ok(ExitCode::FAILURE);
+                    return Ok(1);
                 }
             }
             Command::Get(get) => get.run()?,
@@ -118,7 +120,7 @@ impl Cli {
             Command::RollBack(roll_back) => roll_back.run()?,
             Command::Bench(command) => command.run()?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(0)
     }
 }
 
@@ -145,16 +147,52 @@ pub(crate) fn complain(format: LogFormat, error: &anyhow::Error) {
     }
 }
 
+/// What changes the level of the log.
+type SetLevel = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
+
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
+
+/// What is logged at a level. Changes over REST and gRPC always are.
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::new(format!("audit=info,{level}"))
+}
+
 /// Logs to standard error: what is printed is the answer.
 fn log(format: LogFormat, level: &str) {
-    use tracing_subscriber::{EnvFilter, fmt};
-    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| filter(level));
+    // A log whose reader has gone is no reason to end.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = fmt().with_env_filter(wanted).with_writer(std::io::stderr).with_ansi(colours);
-    match format {
-        LogFormat::Text => log.with_target(false).init(),
-        LogFormat::Json => log.json().init(),
+    let log = fmt()
+        .log_internal_errors(false)
+        .with_env_filter(wanted)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours);
+    let set_level: SetLevel = match format {
+        LogFormat::Text => {
+            let log = log.with_target(false).with_filter_reloading();
+            let handle = log.reload_handle();
+            log.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+        LogFormat::Json => {
+            let log = log.json().with_filter_reloading();
+            let handle = log.reload_handle();
+            log.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+    };
+    // Set once: a process has one log.
+    let _ = SET_LEVEL.set(set_level);
+}
+
+/// Changes the level of the log, unless RUST_LOG decides about it.
+pub(crate) fn set_level(level: &str) -> anyhow::Result<()> {
+    if let Some(set_level) = SET_LEVEL.get()
+        && EnvFilter::try_from_default_env().is_err()
+    {
+        set_level(filter(level)).context("log.level")?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

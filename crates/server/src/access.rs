@@ -1,26 +1,28 @@
 //! Who may do what.
 //!
-//! Two tokens: one to read, one to change things (which may read too). A client sends one as `authorization: Bearer TOKEN`.
+//! Two tokens: one to read, one to change things (which may read too). A client sends one as `authorization: Bearer TOKEN`. REST and gRPC
+//! have the same rules:
 //!
-//! | listening on | tokens set | reading | changing things, gRPC | changing things, HTTP |
-//! |---|---|---|---|---|
-//! | loopback | none | open | open | refused |
-//! | loopback | only admin | open | admin token | admin token |
-//! | loopback | only read | read token | refused | refused |
-//! | anywhere | both | either token | admin token | admin token |
-//! | elsewhere | only admin | admin token | admin token | admin token |
-//! | elsewhere | only read | read token | refused | refused |
-//! | elsewhere | none | the server does not start | | |
+//! | listening on | tokens set | reading | changing things |
+//! |---|---|---|---|
+//! | loopback | none | open | refused |
+//! | loopback | only admin | open | admin token |
+//! | loopback | only read | read token | refused |
+//! | anywhere | both | either token | admin token |
+//! | elsewhere | only admin | admin token | admin token |
+//! | elsewhere | only read | read token | refused |
+//! | elsewhere | none | the server does not start | |
 //!
-//! HTTP is stricter than gRPC because a browser on the same machine can be made to send requests to loopback by any page it shows;
-//! it cannot be made to speak gRPC over plain HTTP/2.
+//! Loopback opens reading only. Nothing on loopback tells the users of a machine apart, and a browser can be made to send requests there by
+//! any page it shows, so a change always needs the admin token.
 
-use std::{fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
+use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
-use crate::{Refusal, seldom::Seldom};
+use crate::{Refusal, listen::Peer, seldom::SeldomByPeer};
 
 /// The shortest token that is taken.
 const SHORTEST: usize = 16;
@@ -81,15 +83,63 @@ pub struct Tokens {
     pub admin: Option<Secret>,
 }
 
+/// The tokens in effect, shared by all servers of a process. Clones are the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct SharedTokens(Arc<RwLock<Tokens>>);
+
+impl SharedTokens {
+    /// Replaces the tokens. Requests that are checked from now on need the new ones.
+    pub fn replace(&self, tokens: Tokens) {
+        *self.0.write() = tokens;
+    }
+}
+
+impl From<Tokens> for SharedTokens {
+    fn from(tokens: Tokens) -> Self {
+        Self(Arc::new(RwLock::new(tokens)))
+    }
+}
+
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Anybody may ask: whether the server lives.
+    /// Open to every client: whether the server lives.
     Nothing,
     /// It reads.
     Read,
     /// It changes something.
     Admin,
+}
+
+/// What a client has shown that it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It showed no token, or needed none.
+    Anonymous,
+    /// It has the read token.
+    Reader,
+    /// It has the admin token.
+    Admin,
+}
+
+impl Role {
+    /// A short fixed name for the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Anonymous => "anonymous",
+            Role::Reader => "reader",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The address of the client. `None` if the request did not come through a [`Listener`](crate::Listener).
+    pub peer: Option<SocketAddr>,
+    /// What it may do.
+    pub role: Role,
 }
 
 /// Why a server does not start.
@@ -109,67 +159,78 @@ pub enum AccessError {
 /// Who may do what on one server.
 #[derive(Debug)]
 pub struct Access {
-    tokens: Tokens,
-    reading_is_open: bool,
-    changing_is_open: bool,
-    refused: Seldom,
+    tokens: SharedTokens,
+    loopback: bool,
+    refused: SeldomByPeer,
 }
 
 impl Access {
-    /// The rules of a gRPC server that listens on `address`.
-    pub fn grpc(tokens: Tokens, address: SocketAddr) -> Result<Self, AccessError> {
-        let access = Self::http(tokens, address)?;
-        let no_tokens = access.tokens.read.is_none() && access.tokens.admin.is_none();
-        Ok(Self { changing_is_open: no_tokens, ..access })
-    }
-
-    /// The rules of an HTTP server that listens on `address`.
-    pub fn http(tokens: Tokens, address: SocketAddr) -> Result<Self, AccessError> {
+    /// The rules of a server that listens on `address`. Fails if other machines can reach it and no token is set.
+    pub fn new(tokens: impl Into<SharedTokens>, address: SocketAddr) -> Result<Self, AccessError> {
+        let tokens = tokens.into();
         let loopback = address.ip().to_canonical().is_loopback();
-        if !loopback && tokens.read.is_none() && tokens.admin.is_none() {
+        let unset = {
+            let tokens = tokens.0.read();
+            tokens.read.is_none() && tokens.admin.is_none()
+        };
+        if !loopback && unset {
             return Err(AccessError::NeedsToken { address });
         }
-        let reading_is_open = loopback && tokens.read.is_none();
-        Ok(Self { tokens, reading_is_open, changing_is_open: false, refused: Seldom::default() })
+        Ok(Self { tokens, loopback, refused: SeldomByPeer::default() })
     }
 
-    /// Whether a request with these headers may do what it needs to.
-    pub fn check(&self, headers: &HeaderMap, need: Need) -> Result<(), Refusal> {
+    /// Checks whether a request with these headers may do what it needs to. A refusal is logged with the peer, seldom enough that a flood
+    /// of them does not fill the log.
+    pub fn check(&self, headers: &HeaderMap, extensions: &Extensions, need: Need) -> Result<Caller, Refusal> {
+        let peer = extensions.get::<Peer>().map(|peer| peer.0);
         let checked = self.decide(headers, need);
         if let Err(refusal) = &checked
-            && let Some(times) = self.refused.say()
+            && let Some(times) = self.refused.say(peer.map(|peer| peer.ip()))
         {
             // Never the token itself: a wrong one may be a right one with a slip.
-            tracing::warn!(%refusal, times, "a request was refused");
+            tracing::warn!(peer = %Shown(peer), %refusal, times, "a request was refused");
         }
-        checked
+        checked.map(|role| Caller { peer, role })
     }
 
-    /// Whether there is an admin token: without one no request may change anything over HTTP.
+    /// Whether there is an admin token: without one no request may change anything.
     pub fn has_admin_token(&self) -> bool {
-        self.tokens.admin.is_some()
+        self.tokens.0.read().admin.is_some()
     }
 
-    fn decide(&self, headers: &HeaderMap, need: Need) -> Result<(), Refusal> {
-        let open = match need {
-            Need::Nothing => true,
-            Need::Read => self.reading_is_open,
-            Need::Admin => self.changing_is_open,
-        };
-        if open {
-            return Ok(());
+    /// Whether a request with these headers has the admin token. Logs nothing.
+    pub fn is_admin(&self, headers: &HeaderMap) -> bool {
+        self.decide(headers, Need::Admin).is_ok()
+    }
+
+    fn decide(&self, headers: &HeaderMap, need: Need) -> Result<Role, Refusal> {
+        let tokens = self.tokens.0.read();
+        if need == Need::Nothing || (need == Need::Read && self.loopback && tokens.read.is_none()) {
+            return Ok(Role::Anonymous);
         }
-        if need == Need::Admin && self.tokens.admin.is_none() {
+        if need == Need::Admin && tokens.admin.is_none() {
             return Err(Refusal::AdminUnset);
         }
         let offered = bearer(headers).ok_or(Refusal::NoToken)?;
         let is = |token: &Option<Secret>| token.as_ref().is_some_and(|token| token.is(offered));
         // Both are always compared, so that the time does not tell which one it is like.
-        match (is(&self.tokens.admin), is(&self.tokens.read)) {
-            (true, _) => Ok(()),
-            (false, true) if need == Need::Read => Ok(()),
+        match (is(&tokens.admin), is(&tokens.read)) {
+            (true, _) => Ok(Role::Admin),
+            (false, true) if need == Need::Read => Ok(Role::Reader),
             (false, true) => Err(Refusal::NotAdmin),
             (false, false) => Err(Refusal::WrongToken),
+        }
+    }
+}
+
+/// A peer in the log.
+pub(crate) struct Shown(pub(crate) Option<SocketAddr>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(peer) => peer.fmt(f),
+            None => f.write_str("unknown"),
         }
     }
 }
@@ -203,64 +264,81 @@ mod tests {
         value.map(|value| (header::AUTHORIZATION, value)).into_iter().collect()
     }
 
+    fn asked(access: &Access, headers: &HeaderMap, need: Need) -> Result<(), Refusal> {
+        access.check(headers, &Extensions::new(), need).map(drop)
+    }
+
     /// What reading and changing things lead to with no token, the read token and the admin token.
     fn table(access: &Access) -> [[Result<(), Refusal>; 3]; 2] {
         [Need::Read, Need::Admin]
-            .map(|need| [None, Some(READ), Some(ADMIN)].map(|token| access.check(&with(token), need)))
+            .map(|need| [None, Some(READ), Some(ADMIN)].map(|token| asked(access, &with(token), need)))
     }
 
     #[test]
-    fn the_table_at_the_top_is_what_happens() {
+    fn c3_the_table_at_the_top_is_what_happens() {
         use Refusal::*;
-        let here = HERE.parse().unwrap();
-        let everywhere = EVERYWHERE.parse().unwrap();
-        type Make = fn(Tokens, SocketAddr) -> Result<Access, AccessError>;
-        let (grpc, http): (Make, Make) = (Access::grpc, Access::http);
+        let here: SocketAddr = HERE.parse().unwrap();
+        let everywhere: SocketAddr = EVERYWHERE.parse().unwrap();
         let open = [Ok(()), Ok(()), Ok(())];
         let unset = [Err(AdminUnset), Err(AdminUnset), Err(AdminUnset)];
         let admin = [Err(NoToken), Err(WrongToken), Ok(())];
         let (either, not_read) = ([Err(NoToken), Ok(()), Ok(())], [Err(NoToken), Err(NotAdmin), Ok(())]);
         let read = [Err(NoToken), Ok(()), Err(WrongToken)];
         let cases = [
-            (grpc, here, (false, false), [open.clone(), open.clone()]),
-            (http, here, (false, false), [open.clone(), unset.clone()]),
-            (grpc, here, (false, true), [open.clone(), admin.clone()]),
-            (http, here, (false, true), [open.clone(), admin.clone()]),
-            (grpc, here, (true, false), [read.clone(), unset.clone()]),
-            (grpc, here, (true, true), [either.clone(), not_read.clone()]),
-            (http, everywhere, (true, true), [either.clone(), not_read.clone()]),
-            (grpc, everywhere, (true, true), [either, not_read]),
-            (grpc, everywhere, (false, true), [admin.clone(), admin]),
-            (grpc, everywhere, (true, false), [read, unset]),
+            (here, (false, false), [open.clone(), unset.clone()]),
+            (here, (false, true), [open.clone(), admin.clone()]),
+            (here, (true, false), [read.clone(), unset.clone()]),
+            (here, (true, true), [either.clone(), not_read.clone()]),
+            (everywhere, (true, true), [either, not_read]),
+            (everywhere, (false, true), [admin.clone(), admin]),
+            (everywhere, (true, false), [read, unset]),
         ];
-        for (make, address, set, expected) in cases {
-            let access = make(tokens(set.0, set.1), address).unwrap();
+        for (address, set, expected) in cases {
+            let access = Access::new(tokens(set.0, set.1), address).unwrap();
             assert_eq!(table(&access), expected, "{address} with {set:?}");
         }
-        let refused = Access::grpc(tokens(false, false), everywhere).unwrap_err();
+        let refused = Access::new(tokens(false, false), everywhere).unwrap_err();
         assert!(refused.to_string().contains("127.0.0.1:1"), "{refused}");
     }
 
     #[test]
+    fn tokens_are_replaced_while_the_server_runs() {
+        let shared = SharedTokens::from(tokens(false, true));
+        let access = Access::new(shared.clone(), HERE.parse().unwrap()).unwrap();
+        assert!(access.is_admin(&with(Some(ADMIN))));
+        let new = "another-token-0123456789";
+        shared.replace(Tokens { read: None, admin: Some(Secret::new(new).unwrap()) });
+        assert!(!access.is_admin(&with(Some(ADMIN))) && access.is_admin(&with(Some(new))));
+        // Without any token left, nothing is open that was not.
+        shared.replace(Tokens::default());
+        assert_eq!(asked(&access, &with(Some(new)), Need::Admin), Err(Refusal::AdminUnset));
+    }
+
+    #[test]
     fn a_mapped_loopback_address_is_loopback() {
-        assert!(Access::grpc(Tokens::default(), "[::ffff:127.0.0.1]:1".parse().unwrap()).is_ok());
-        assert!(Access::grpc(Tokens::default(), "[::1]:1".parse().unwrap()).is_ok());
-        assert!(Access::grpc(Tokens::default(), "[::]:1".parse().unwrap()).is_err());
+        assert!(Access::new(Tokens::default(), "[::ffff:127.0.0.1]:1".parse().unwrap()).is_ok());
+        assert!(Access::new(Tokens::default(), "[::1]:1".parse().unwrap()).is_ok());
+        assert!(Access::new(Tokens::default(), "[::]:1".parse().unwrap()).is_err());
     }
 
     #[test]
     fn only_one_whole_token_counts() {
-        let access = Access::grpc(tokens(true, true), HERE.parse().unwrap()).unwrap();
+        let access = Access::new(tokens(true, true), HERE.parse().unwrap()).unwrap();
         let wrong = ["", "read", "read-token-012345678", "read-token-01234567890", " read-token-0123456789"];
         for token in wrong {
-            assert_eq!(access.check(&with(Some(token)), Need::Read), Err(Refusal::WrongToken), "{token:?}");
+            assert_eq!(asked(&access, &with(Some(token)), Need::Read), Err(Refusal::WrongToken), "{token:?}");
         }
         let mut twice = with(Some(READ));
         twice.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer read-token-0123456789"));
-        assert_eq!(access.check(&twice, Need::Read), Err(Refusal::NoToken));
+        assert_eq!(asked(&access, &twice, Need::Read), Err(Refusal::NoToken));
+        // Not even if one of the two is right: which of them a proxy in between looked at cannot be known.
+        let mut two = with(Some(READ));
+        two.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer admin-token-0123456789"));
+        assert_eq!(asked(&access, &two, Need::Admin), Err(Refusal::NoToken));
+        assert!(!access.is_admin(&two));
         let mut basic = HeaderMap::new();
         basic.insert(header::AUTHORIZATION, HeaderValue::from_static("Basic read-token-0123456789"));
-        assert_eq!(access.check(&basic, Need::Read), Err(Refusal::NoToken));
+        assert_eq!(asked(&access, &basic, Need::Read), Err(Refusal::NoToken));
     }
 
     #[test]

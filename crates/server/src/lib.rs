@@ -1,7 +1,7 @@
 //! What the outside sees: gRPC, REST, metrics and the status page.
 //!
 //! - [`listen`] accepts connections for every server here: TLS, limits, time-outs, an orderly stop.
-//! - [`access`] decides who may do what: tokens, and what is open on loopback.
+//! - [`access`] decides who may do what: tokens, and what is open on loopback. `audit` logs every change with who asked for it.
 //! - [`refusal`] is the answer to whoever is turned away, in the words of the protocol.
 //! - [`grpc`] has the services of `proto/sapwood/v1`.
 //! - [`views`] is what goes out as JSON, here and from the command line.
@@ -16,6 +16,7 @@
 
 pub mod access;
 pub mod address;
+mod audit;
 pub mod cursor;
 pub mod grpc;
 pub mod http;
@@ -24,13 +25,14 @@ pub mod listing;
 pub mod metrics;
 pub mod node;
 mod options;
+mod places;
 pub mod refusal;
 mod seldom;
 pub mod status;
 pub mod views;
 
-pub use access::{Access, AccessError, Need, Secret, SecretError, Tokens};
-pub use listen::{ListenError, ListenOptions, Listener, TlsError, TlsFiles};
+pub use access::{Access, AccessError, Caller, Need, Role, Secret, SecretError, SharedTokens, Tokens};
+pub use listen::{ListenError, ListenOptions, Listener, TlsError, TlsFiles, TlsReload};
 pub use node::{Node, NodeParts};
 pub use options::ServerOptions;
 pub use refusal::Refusal;

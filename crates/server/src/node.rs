@@ -1,6 +1,10 @@
 //! What the servers are given.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use sapwood_chain::{Chain, Events, Progress};
 use sapwood_pruner::PrunerHandle;
@@ -9,7 +13,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     address::ChainKind,
-    status::{History, Sampler, StatusReport},
+    status::{History, Readiness, Sampler, StatusReport},
 };
 
 /// The parts of a running node that servers look at and work on.
@@ -106,6 +110,19 @@ impl Node {
             Some(report) => report,
             None => self.sample().await,
         }
+    }
+
+    /// Whether the node is ready to be used. Not if nothing has been measured for a minute, whatever was measured last.
+    pub async fn readiness(&self) -> Readiness {
+        const TOO_LONG: Duration = Duration::from_secs(60);
+        let report = self.status().await;
+        let mut readiness = report.ready.clone();
+        let measured = UNIX_EPOCH + Duration::from_millis(report.at_ms);
+        if let Some(age) = SystemTime::now().duration_since(measured).ok().filter(|age| *age > TOO_LONG) {
+            readiness.ready = false;
+            readiness.reasons.push(format!("nothing has been measured for {} s", age.as_secs()));
+        }
+        readiness
     }
 
     /// The last measurement as Prometheus wants it.

@@ -1,4 +1,4 @@
-//! What whoever is turned away is told, in the words of the protocol.
+//! What a refused client is told, in the words of the protocol.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, Response, StatusCode, header},
 };
 
-/// Why a request was turned away before anybody looked into it.
+/// Why a request was refused before it was looked into.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A token is needed and none was given.
@@ -19,11 +19,16 @@ pub enum Refusal {
     /// The read token cannot change anything.
     #[error("this changes something and needs the admin token; the token given is the read token")]
     NotAdmin,
-    /// Nobody may change anything, because no admin token is set.
+    /// No admin token is set, so no change is taken.
     #[error(
         "this changes something and needs an admin token, and the server has none: set one in its configuration"
     )]
     AdminUnset,
+    /// All ordinary connections are taken.
+    #[error(
+        "too many connections: until some are closed, only requests about health or with the admin token are answered"
+    )]
+    Busy,
     /// Too many requests on one connection.
     #[error("too many requests on this connection: at most {per_second} a second are answered")]
     TooManyRequests {
@@ -51,7 +56,7 @@ impl Refusal {
             Refusal::NoToken | Refusal::WrongToken => StatusCode::UNAUTHORIZED,
             Refusal::NotAdmin | Refusal::AdminUnset => StatusCode::FORBIDDEN,
             Refusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::Timeout { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Timeout { .. } | Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
@@ -63,6 +68,7 @@ impl Refusal {
             Refusal::NotAdmin | Refusal::AdminUnset => tonic::Code::PermissionDenied,
             Refusal::TooManyRequests { .. } | Refusal::BodyTooLarge { .. } => tonic::Code::ResourceExhausted,
             Refusal::Timeout { .. } => tonic::Code::DeadlineExceeded,
+            Refusal::Busy => tonic::Code::Unavailable,
         }
     }
 
@@ -87,7 +93,7 @@ impl Refusal {
             Refusal::NoToken | Refusal::WrongToken => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Refusal::TooManyRequests { .. } => {
+            Refusal::TooManyRequests { .. } | Refusal::Busy => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}

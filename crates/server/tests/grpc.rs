@@ -175,7 +175,7 @@ async fn a_bad_field_is_named_and_nothing_is_changed() {
 
 #[tokio::test]
 async fn a_node_that_follows_a_source_is_not_fed() {
-    let feed = Feed::Closed { source: "a node at home".into() };
+    let feed = Feed::Closed { source: "a node at home".into(), utxo_admin: false };
     let server = Setup { feed, ..Setup::default() }.start().await;
     let mut chain = server.chain().await;
     let blocks = vec![block(100, vec![tx(1, &[])])];

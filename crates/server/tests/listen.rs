@@ -122,7 +122,8 @@ async fn a_connection_has_a_rate() {
 
 #[tokio::test]
 async fn there_are_only_so_many_connections() {
-    let server = start(ListenOptions { max_connections: 2, ..anywhere() }, LONG).await;
+    let options = ListenOptions { max_connections: 2, reserved_connections: 0, ..anywhere() };
+    let server = start(options, LONG).await;
     let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{CLOSE}");
     // Once a byte is answered, the connection has its place.
     let mut taken = Vec::new();

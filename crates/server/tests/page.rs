@@ -149,7 +149,7 @@ async fn run_in_browser(script: &str) {
     let listener = listener.await.unwrap();
     let address = listener.address();
     let tokens = Tokens { read: None, admin: Some(Secret::new(ADMIN).unwrap()) };
-    let access = Access::http(tokens, address).unwrap();
+    let access = Access::new(tokens, address).unwrap();
     let options = HttpOptions {
         refresh: Duration::from_millis(500),
         stop: Some(running.stop.clone()),

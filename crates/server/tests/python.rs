@@ -41,9 +41,7 @@ async fn python() -> Command {
 
 async fn python_test(name: &str, tokens: Tokens) {
     let mut python = python().await;
-    if tokens.admin.is_some() {
-        python.env("SAPWOOD_TOKEN", ADMIN).env("SAPWOOD_READ_TOKEN", READ);
-    }
+    python.env("SAPWOOD_TOKEN", ADMIN).env("SAPWOOD_READ_TOKEN", READ);
     let server = Setup { tokens, ..Setup::default() }.start().await;
     said(python.arg(name).env("SAPWOOD_ADDRESS", server.address.to_string())).await;
     server.end().await;
@@ -54,7 +52,7 @@ macro_rules! python_tests {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                python_test(stringify!($name), Tokens::default()).await;
+                python_test(stringify!($name), Tokens { read: None, admin: Secret::new(ADMIN).ok() }).await;
             }
         )*
 

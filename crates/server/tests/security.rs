@@ -16,7 +16,7 @@ use sapwood_server::{
     },
 };
 use sapwood_types::Height;
-use support::{Setup, Wire, origin};
+use support::{ADMIN, Setup, Wire, origin};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
@@ -29,7 +29,6 @@ use tokio_rustls::{
 use tonic::Code;
 
 const READ: &str = "read-token-0123456789";
-const ADMIN: &str = "admin-token-0123456789";
 
 async fn read(wire: Wire) -> Result<(), Code> {
     let asked = UtxoClient::with_origin(wire, origin()).get_counts(GetCountsRequest {}).await;
@@ -79,7 +78,11 @@ async fn tokens_say_who_may_do_what() {
 #[tokio::test]
 async fn it_does_not_listen_elsewhere_without_a_token() {
     let elsewhere = || ListenOptions { address: "0.0.0.0:0".parse().unwrap(), ..ListenOptions::grpc() };
-    let refused = Setup { listen: elsewhere(), ..Setup::default() }.try_start().await.err().unwrap();
+    let refused = Setup { listen: elsewhere(), tokens: Tokens::default(), ..Setup::default() }
+        .try_start()
+        .await
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("no token is set"), "{refused}");
     let tokens = Tokens { read: Secret::new(READ).ok(), admin: None };
     let server = Setup { listen: elsewhere(), tokens, ..Setup::default() }.start().await;

@@ -18,7 +18,7 @@ use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_pruner::PrunerOptions;
 use sapwood_rules::Policy;
-use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind};
+use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind, grpc::Feed};
 use sapwood_sources::{
     BlockSource as _,
     synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource},
@@ -247,9 +247,9 @@ impl Measured {
             chain,
             kind: ChainKind::Bitcoin(sapwood_sources::bitcoin::Network::Regtest.into()),
             address_index,
-            progress: follower.progress(),
+            progress: Some(follower.progress()),
             directory: directory.to_owned(),
-            source: source.name(),
+            feed: Feed::Closed { source: source.name(), utxo_admin: false },
             bodies: None,
             pruner: PrunerOptions::with_policy(policy),
             servers: ServerOptions {

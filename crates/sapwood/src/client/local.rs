@@ -87,7 +87,7 @@ impl Local {
         let random = || RandomState::new().hash_one(0u8);
         let token = format!("{:016x}{:016x}", random(), random());
         let tokens = Tokens { read: None, admin: Some(Secret::new(&token)?) };
-        let access = ServerAccess::http(tokens, ([127, 0, 0, 1], 0).into())?;
+        let access = ServerAccess::new(tokens, ([127, 0, 0, 1], 0).into())?;
         let router = router(Node::new(parts), HttpOptions::new(access));
         Ok(Self { router, pruner, token })
     }

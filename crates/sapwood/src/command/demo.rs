@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_pruner::{Bodies, BodyLocation, Consumer, PrunerOptions};
 use sapwood_rules::{Hold, Policy};
-use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind, status::StatusReport};
+use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind, grpc::Feed, status::StatusReport};
 use sapwood_sources::{
     BlockSource as _,
     synthetic::{Outcome, Step, SyntheticOptions, SyntheticSource},
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::{
     bench::parse_duration,
-    node::{Directory, NodeFile, Parts, Serving, runtime, stop_on_signals},
+    node::{Directory, NodeFile, Parts, Serving, TOKEN_FILE, runtime, stop_on_signals},
 };
 
 /// Blocks a record is kept after it settled. Short, so that pruning shows within a minute.
@@ -113,9 +113,9 @@ impl Demo {
             chain,
             kind: ChainKind::Bitcoin(sapwood_sources::bitcoin::Network::Regtest.into()),
             address_index: AddressIndexing { address: true, credential: false },
-            progress: follower.progress(),
+            progress: Some(follower.progress()),
             directory: directory.path().to_owned(),
-            source: source.name(),
+            feed: Feed::Closed { source: source.name(), utxo_admin: true },
             bodies: Some(Bodies::open(&BodyLocation::Directory(directory.bodies()))?),
             pruner: PrunerOptions::with_policy(policy),
             servers: ServerOptions {
@@ -131,8 +131,9 @@ impl Demo {
             disk_limit: None,
         })
         .await?;
-        if let Some(address) = serving.http {
-            eprintln!("status page: http://{address}/     Ctrl-C ends it");
+        if let Some(page) = &serving.page {
+            eprintln!("status page: {page}     Ctrl-C ends it");
+            eprintln!("to unlock its controls: the token in {}", directory.path().join(TOKEN_FILE).display());
         }
         serving.pruner.register(Consumer::Persister).await?;
 

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_pruner::PrunerOptions;
-use sapwood_server::address::ChainKind;
+use sapwood_server::{address::ChainKind, grpc::Feed};
 use sapwood_sources::{
     BlockSource, ChainPoint,
     bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource},
@@ -21,7 +21,9 @@ use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::{
     config::{Config, Mode, SourceKind, required_maturity},
-    node::{self, Directory, NodeFile, Parts, Serving, follow_bar, runtime, stop_on_signals},
+    node::{
+        self, Directory, NodeFile, Parts, Reload, Serving, follow_bar, runtime, stop_on_signals_of_a_service,
+    },
     status::note_tip,
 };
 
@@ -41,6 +43,11 @@ impl Run {
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
         load(self.config.as_deref())
     }
+
+    /// The configuration file that is named.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.config.clone()
+    }
 }
 
 /// Reads a configuration, and refuses one that cannot be run with.
@@ -52,16 +59,23 @@ pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Follows a chain until stopped.
-pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
+/// Follows a chain until stopped, or is fed one.
+pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> {
+    if let Some(file) = Config::file(file.as_deref()) {
+        node::warn_if_configuration_is_open(&file);
+    }
     runtime()?.block_on(async {
         let stop = Stop::default();
-        stop_on_signals(stop.clone())?;
+        let hangups = stop_on_signals_of_a_service(stop.clone())?;
         let network = config.network()?;
-        let Some(opened) = stop.or(Opened::open(config, network, None, stop.clone())).await else {
-            return Ok(());
+        let opened = match config.source.kind {
+            SourceKind::Feed => None,
+            _ => {
+                let opening = Opened::open(config, network, None, stop.clone());
+                let Some(opened) = stop.or(opening).await else { return Ok(()) };
+                Some(opened?)
+            }
         };
-        let opened = opened?;
         let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: network.to_string(),
@@ -83,22 +97,31 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
         let shared: Arc<dyn Store> = Arc::new(store.clone());
         let chain = Chain::with_bodies(shared, Events::default(), chain_options, Arc::new(bodies.clone()));
         let source = match &opened {
-            Opened::Node(source) => Arc::clone(source),
-            Opened::Files(files) => match node::anchor(&chain, files).await? {
+            None => None,
+            Some(Opened::Node(source)) => Some(Arc::clone(source)),
+            Some(Opened::Files(files)) => Some(match node::anchor(&chain, files).await? {
                 None => Arc::new(files.clone()),
                 anchor => Opened::open(config, network, anchor, stop.clone()).await?.source(),
-            },
+            }),
         };
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
-        let follower = Follower::new(chain.clone(), Arc::clone(&source), follow, stop.clone());
+        let follower = source.as_ref().map(|source| {
+            (Arc::clone(source), Follower::new(chain.clone(), Arc::clone(source), follow, stop.clone()))
+        });
+        let feed = match &source {
+            None => Feed::Open,
+            Some(source) => {
+                Feed::Closed { source: source.name(), utxo_admin: config.servers.allow_utxo_admin }
+            }
+        };
         let serving = Serving::start(Parts {
             name: format!("bitcoin {network}"),
-            chain,
+            chain: chain.clone(),
             kind: ChainKind::Bitcoin(network.into()),
             address_index: AddressIndexing { address: config.chain.address_index, credential: false },
-            progress: follower.progress(),
+            progress: follower.as_ref().map(|(_, follower)| follower.progress()),
             directory: directory.path().to_owned(),
-            source: source.name(),
+            feed,
             bodies: Some(bodies),
             pruner: PrunerOptions {
                 required_maturity: required_maturity(network),
@@ -113,17 +136,36 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
         })
         .await?;
-        if let Some(address) = serving.http {
-            let scheme = if config.servers.certificate.as_os_str().is_empty() { "http" } else { "https" };
-            tracing::info!("status page: {scheme}://{address}/");
+        if let Some(page) = &serving.page {
+            tracing::info!("status page: {page}");
         }
-        let (bar, drawing) = follow_bar(follower.progress());
-        let noting = tokio::spawn(note_tips(Arc::clone(&source), store.clone()));
-        let result = follower.follow().await;
+        let reloading = Reload {
+            file,
+            config: config.clone(),
+            load,
+            set_level: crate::cli::set_level,
+            doors: serving.doors(),
+            pruner: serving.pruner.clone(),
+        }
+        .at_each(hangups);
+        let result = match follower {
+            None => {
+                stop.asked().await;
+                // What was queued is applied before the end.
+                chain.close().await
+            }
+            Some((source, follower)) => {
+                let (bar, drawing) = follow_bar(follower.progress());
+                let noting = tokio::spawn(note_tips(source, store.clone()));
+                let result = follower.follow().await;
+                noting.abort();
+                drawing.abort();
+                bar.finish_and_clear();
+                result
+            }
+        };
+        reloading.abort();
         serving.end().await;
-        noting.abort();
-        drawing.abort();
-        bar.finish_and_clear();
         result?;
         match store.last_applied().await? {
             Some(last) => tracing::info!("stopped at {last}"),
@@ -161,6 +203,7 @@ impl Opened {
         let source = &config.source;
         let raw_above = Some(config.bodies.above());
         match source.kind {
+            SourceKind::Feed => anyhow::bail!("a node that is fed has no source"),
             SourceKind::Blocks => {
                 let options =
                     BlkOptions { anchor, raw_above, ..BlkOptions::new(network, source.blocks.clone()) };

@@ -16,7 +16,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "Keep the hash of the UTXO set (MuHash3072, as Bitcoin Core has it) up to date with each block.",
     ),
     ("source", "Where blocks come from."),
-    ("source.kind", "\"blocks\": block files. \"node\": a running node, over its JSON-RPC."),
+    (
+        "source.kind",
+        "\"blocks\": block files. \"node\": a running node, over its JSON-RPC. \"feed\": none; clients hand over blocks by gRPC.",
+    ),
     (
         "source.blocks",
         "Block files, or directories of them such as a node's `blocks`. New blocks are noticed.",
@@ -119,10 +122,23 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "servers.read_token",
         "Who reads must show this. Empty: reading on loopback is open. Better given by the environment.",
     ),
-    ("servers.admin_token", "Who changes something must show this. Better given by the environment."),
+    (
+        "servers.admin_token",
+        "Who changes something must show this, over REST and gRPC, on loopback too. Empty: one is made at the first start and kept in \
+         `admin.token` in the data directory, where commands find it. Better given by the environment.",
+    ),
+    (
+        "servers.allow_utxo_admin",
+        "Let the admin token freeze, unfreeze, reassign, lock and preserve over gRPC on a node that follows a source. A block that spends \
+         a frozen or locked output is refused then, and the node stands still.",
+    ),
     ("servers.certificate", "A certificate in PEM, for TLS."),
     ("servers.key", "Its key in PEM."),
-    ("servers.max_connections", "Connections at the same time, for each server."),
+    (
+        "servers.max_connections",
+        "Connections at the same time, for each server. 32 more are reserved for health checks and the admin token.",
+    ),
+    ("servers.max_connections_per_peer", "Connections at the same time from one address, for each server."),
     ("servers.requests_per_second", "Requests a second for each connection."),
     (
         "servers.give_way",

@@ -49,6 +49,7 @@ pub(crate) enum SourceKind {
     #[default]
     Blocks,
     Node,
+    Feed,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -397,7 +398,9 @@ pub(crate) struct Servers {
     pub(crate) admin_token: String,
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
+    pub(crate) allow_utxo_admin: bool,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_peer: usize,
     pub(crate) requests_per_second: u32,
     pub(crate) give_way: bool,
     pub(crate) host_names: Vec<String>,
@@ -418,7 +421,9 @@ impl Default for Servers {
             admin_token: String::new(),
             certificate: PathBuf::new(),
             key: PathBuf::new(),
+            allow_utxo_admin: false,
             max_connections: options.http.max_connections,
+            max_connections_per_peer: options.http.max_connections_per_peer,
             requests_per_second: options.http.requests_per_second,
             give_way: true,
             host_names: Vec::new(),
@@ -457,6 +462,7 @@ impl Servers {
             address,
             tls: tls.clone(),
             max_connections: self.max_connections,
+            max_connections_per_peer: self.max_connections_per_peer,
             requests_per_second: self.requests_per_second,
             ..base
         };

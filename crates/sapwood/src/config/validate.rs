@@ -32,6 +32,10 @@ impl Config {
         })?;
         self.source.validate()?;
         self.servers.validate()?;
+        ensure!(
+            self.source.kind != SourceKind::Feed || self.servers.grpc,
+            "source.kind is \"feed\" and servers.grpc is false: no block could ever be handed over"
+        );
         self.store.validate(memory_mib())?;
         if self.bodies.kind == BodiesKind::S3 {
             let bodies = &self.bodies;
@@ -77,6 +81,7 @@ fn policy_error(error: &PolicyError) -> anyhow::Error {
 impl Source {
     fn validate(&self) -> anyhow::Result<()> {
         match self.kind {
+            SourceKind::Feed => {}
             SourceKind::Blocks => ensure!(
                 !self.blocks.is_empty(),
                 "source.blocks is empty: name block files, or directories of them such as a node's `blocks`"
@@ -107,6 +112,7 @@ impl Servers {
         );
         for (name, value) in [
             ("max_connections", self.max_connections as u64),
+            ("max_connections_per_peer", self.max_connections_per_peer as u64),
             ("requests_per_second", self.requests_per_second.into()),
         ] {
             ensure!(
@@ -134,10 +140,10 @@ impl Servers {
             }
         };
         if self.grpc {
-            Access::grpc(options.tokens.clone(), self.grpc_address).map_err(address("grpc_address"))?;
+            Access::new(options.tokens.clone(), self.grpc_address).map_err(address("grpc_address"))?;
         }
         if self.http {
-            Access::http(options.tokens.clone(), self.http_address).map_err(address("http_address"))?;
+            Access::new(options.tokens.clone(), self.http_address).map_err(address("http_address"))?;
         }
         ensure!(
             !(self.grpc && self.http)

@@ -4,6 +4,7 @@
 //! DIR/node.json   what chain it holds and how it was made, as the store knows it too
 //! DIR/store/      the embedded store
 //! DIR/bodies/     bodies of large transactions, unless they are kept elsewhere
+//! DIR/admin.token, DIR/endpoints.json   see `private`
 //! ```
 
 use std::{
@@ -20,6 +21,8 @@ use sapwood_sources::bitcoin::Network;
 use sapwood_store::{AddressIndexing, StoreError};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use serde::{Deserialize, Serialize};
+
+use super::private;
 
 const NODE_FILE: &str = "node.json";
 const STORE: &str = "store";
@@ -159,6 +162,7 @@ impl Directory {
 
     /// Makes it hold this, or checks that it does.
     pub(crate) fn claim(&self, wanted: &NodeFile) -> anyhow::Result<()> {
+        private::warn_if_directory_is_open(&self.0);
         self.check(wanted)?;
         let path = self.0.join(NODE_FILE);
         let found = if path.exists() { self.read()? } else { None };
@@ -171,7 +175,7 @@ impl Directory {
         if found.as_ref() == Some(&wanted) {
             return Ok(());
         }
-        fs::create_dir_all(&self.0).with_context(|| format!("making {}", self.0.display()))?;
+        private::make_directory(&self.0).with_context(|| format!("making {}", self.0.display()))?;
         // Whole or not at all: a new file takes the place of the old one.
         let text = serde_json::to_string_pretty(&wanted)? + "\n";
         let temporary = self.0.join("node.json.new");

@@ -4,6 +4,8 @@ mod bar;
 mod directory;
 mod endpoints;
 mod files;
+mod private;
+mod reload;
 mod serving;
 mod signals;
 
@@ -11,5 +13,7 @@ pub(crate) use bar::{counting_bar, follow_bar};
 pub(crate) use directory::{Directory, NodeFile, Offline};
 pub(crate) use endpoints::Endpoints;
 pub(crate) use files::anchor;
+pub(crate) use private::{TOKEN_FILE, warn_if_configuration_is_open};
+pub(crate) use reload::Reload;
 pub(crate) use serving::{Parts, Serving};
-pub(crate) use signals::{runtime, stop_on_signals};
+pub(crate) use signals::{exit, runtime, stop_on_signals, stop_on_signals_of_a_service};

@@ -1,14 +1,19 @@
 //! A node at work: the chain on its store, the pruner, and the servers.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use sapwood_chain::{Chain, Progress, Stop};
 use sapwood_pruner::{Bodies, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
-    Access, Listener, Node, NodeParts, ServerOptions,
+    Access, ListenOptions, Listener, Node, NodeParts, ServerOptions, SharedTokens, TlsReload,
     address::ChainKind,
-    grpc::{Feed, GrpcServer, GrpcServices},
+    grpc::{Feed, GrpcLimits, GrpcServer, GrpcServices},
     http::{HttpOptions, router},
 };
 use sapwood_store::{AddressIndexing, Store};
@@ -18,15 +23,22 @@ use tokio::{
     task::JoinHandle,
 };
 
+use super::{
+    private::{self, Endpoints, EndpointsFile},
+    reload::Doors,
+};
+
 /// What a node is put together from.
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) chain: Chain,
     pub(crate) kind: ChainKind,
     pub(crate) address_index: AddressIndexing,
-    pub(crate) progress: watch::Receiver<Progress>,
+    /// How far the follower is. `None` if the node is fed.
+    pub(crate) progress: Option<watch::Receiver<Progress>>,
     pub(crate) directory: PathBuf,
-    pub(crate) source: String,
+    /// Where blocks come from.
+    pub(crate) feed: Feed,
     pub(crate) bodies: Option<Bodies>,
     pub(crate) pruner: PrunerOptions,
     pub(crate) servers: ServerOptions,
@@ -50,6 +62,10 @@ pub(crate) struct Serving {
     pub(crate) pruner: PrunerHandle,
     /// Where the status page is, if HTTP is served.
     pub(crate) http: Option<SocketAddr>,
+    /// Where the status page is, as an address for a browser.
+    pub(crate) page: Option<String>,
+    doors: Doors,
+    endpoints: Option<EndpointsFile>,
     tasks: Vec<JoinHandle<()>>,
     sampling: JoinHandle<()>,
     stop: Stop,
@@ -59,7 +75,7 @@ pub(crate) struct Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // A runtime that is dropped waits for its threads, which nobody may do here.
+        // A runtime that is dropped waits for its threads, which must not be done here.
         if let Some(answering) = self.answering.take() {
             answering.shutdown_background();
         }
@@ -67,13 +83,24 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Starts the pruner and the servers.
+    /// Starts the pruner and the servers. If one of them cannot be started, nothing is left running.
     pub(crate) async fn start(parts: Parts) -> anyhow::Result<Self> {
+        let ServerOptions { grpc, http, tokens, grpc_limits, stop_within } = parts.servers;
+        for (served, listen) in [(parts.serve.0, &grpc), (parts.serve.1, &http)] {
+            if served {
+                Access::new(tokens.clone(), listen.address)?;
+            }
+        }
+        if let Some(files) = &http.tls {
+            private::warn_if_key_is_open(files);
+        }
+        let tokens = SharedTokens::from(private::tokens(tokens, &parts.directory)?);
         let store: Arc<dyn Store> = Arc::clone(parts.chain.store());
         let events = parts.chain.events().clone();
         let pruner =
             Pruner::start(Arc::clone(&store), events, parts.bodies, parts.pruner, Arc::new(SystemClock))
                 .await?;
+        let directory = parts.directory;
         let node = Node::new(NodeParts {
             name: parts.name,
             store,
@@ -81,52 +108,113 @@ impl Serving {
             pruner: pruner.clone(),
             kind: parts.kind,
             address_index: parts.address_index,
-            progress: Some(parts.progress),
-            directory: Some(parts.directory),
+            progress: parts.progress,
+            directory: Some(directory.clone()),
             ready_lag: parts.ready_lag,
             disk_limit: parts.disk_limit,
         });
-        let sampling = node.keep_sampling(parts.refresh);
-        // From here on a failure has to end the runtime as well, so it is part of what is returned.
-        let answering = answering(parts.give_way)?;
-        let handle = answering.handle().clone();
+        // From here on a failure has to end what runs, so it is part of what is ended.
         let mut serving = Self {
             node: node.clone(),
             pruner: pruner.clone(),
             http: None,
+            page: None,
+            doors: Doors { tokens: tokens.clone(), tls: Vec::new(), directory: directory.clone() },
+            endpoints: None,
             tasks: Vec::new(),
-            sampling,
+            sampling: node.keep_sampling(parts.refresh),
             stop: Stop::default(),
-            answering: Some(answering),
+            answering: None,
         };
-        let stop = serving.stop.clone();
-        let ServerOptions { grpc, http, tokens, grpc_limits, stop_within } = parts.servers;
-        if parts.serve.0 {
-            let feed = Feed::Closed { source: parts.source };
-            let services = GrpcServices { chain: parts.chain, pruner: pruner.clone(), feed };
-            let server = GrpcServer::bind(services, grpc, tokens.clone(), grpc_limits, stop.clone());
-            let server = handle.spawn(server).await?.context("serving gRPC")?;
-            tracing::info!(address = %server.address(), "serving gRPC");
-            serving.tasks.push(handle.spawn(server.serve(stop_within)));
-        }
-        if parts.serve.1 {
-            let access = Access::http(tokens, http.address).context("serving HTTP")?;
-            let options = HttpOptions {
+        let services = parts.serve.0.then(|| {
+            let (node, feed) = (Some(node.clone()), parts.feed);
+            (GrpcServices { chain: parts.chain, pruner, feed, node }, grpc_limits, grpc)
+        });
+        let http = parts.serve.1.then(|| {
+            let stop = Some(serving.stop.clone());
+            (http, move |access| HttpOptions {
                 refresh: parts.refresh,
                 host_names: parts.host_names,
-                stop: Some(stop.clone()),
+                stop,
                 ..HttpOptions::new(access)
-            };
-            let router = router(node, options);
-            let listener = handle.spawn(Listener::bind(http)).await?.context("serving HTTP")?;
-            serving.http = Some(listener.address());
-            serving.tasks.push(handle.spawn(listener.serve(router, stop, stop_within)));
+            })
+        });
+        match serving.open_doors(parts.give_way, tokens, services, http, stop_within).await {
+            Ok(()) => Ok(serving),
+            Err(error) => {
+                serving.end().await;
+                Err(error)
+            }
         }
-        Ok(serving)
     }
 
-    /// Ends everything in order: nobody is let in any more, the pruner comes to the end of a chunk, then the servers go.
+    /// Begins to listen at both doors, and then to answer at both.
+    async fn open_doors(
+        &mut self,
+        give_way: bool,
+        tokens: SharedTokens,
+        grpc: Option<(GrpcServices, GrpcLimits, ListenOptions)>,
+        http: Option<(ListenOptions, impl FnOnce(Arc<Access>) -> HttpOptions)>,
+        stop_within: Duration,
+    ) -> anyhow::Result<()> {
+        let answering = answering(give_way)?;
+        let handle = answering.handle().clone();
+        self.answering = Some(answering);
+        let mut endpoints = Endpoints { http: None, grpc: None, pid: std::process::id() };
+        let grpc = match grpc {
+            None => None,
+            Some((services, limits, options)) => {
+                let server = GrpcServer::bind(services, options, tokens.clone(), limits, self.stop.clone());
+                let server = handle.spawn(server).await?.context("serving gRPC")?;
+                endpoints.grpc = Some(self.door(server.address(), server.tls()));
+                Some(server)
+            }
+        };
+        let http = match http {
+            None => None,
+            Some((listen, options)) => {
+                let access = Arc::new(Access::new(tokens, listen.address).context("serving HTTP")?);
+                let listener = handle.spawn(Listener::bind(listen)).await?.context("serving HTTP")?;
+                self.http = Some(listener.address());
+                endpoints.http = Some(self.door(listener.address(), listener.tls()));
+                let router = router(self.node.clone(), options(Arc::clone(&access)));
+                Some((listener.with_access(access), router))
+            }
+        };
+        self.page = endpoints.http.as_ref().map(|address| format!("{address}/"));
+        if let Some(server) = grpc {
+            tracing::info!(address = endpoints.grpc, "serving gRPC");
+            self.tasks.push(handle.spawn(server.serve(stop_within)));
+        }
+        if let Some((listener, router)) = http {
+            tracing::info!(address = endpoints.http, "serving HTTP");
+            self.tasks.push(handle.spawn(listener.serve(router, self.stop.clone(), stop_within)));
+        }
+        self.endpoints = Some(EndpointsFile::write(&self.doors.directory, endpoints)?);
+        Ok(())
+    }
+
+    /// Notes a door, and says under which address a client on this machine finds it.
+    fn door(&mut self, mut address: SocketAddr, tls: Option<TlsReload>) -> String {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        self.doors.tls.extend(tls);
+        format!("{scheme}://{address}")
+    }
+
+    /// What can be changed about the doors while the node runs.
+    pub(crate) fn doors(&self) -> Doors {
+        self.doors.clone()
+    }
+
+    /// Ends everything in order: no new connections, the pruner comes to the end of a chunk, then the servers go, and their threads.
     pub(crate) async fn end(mut self) {
+        drop(self.endpoints.take());
         self.stop.ask();
         self.pruner.stop().await;
         for task in std::mem::take(&mut self.tasks) {
@@ -135,8 +223,18 @@ impl Serving {
             }
         }
         self.sampling.abort();
+        if let Some(answering) = self.answering.take() {
+            // Waits, which must not be done on a thread that others work on.
+            let ended = tokio::task::spawn_blocking(move || answering.shutdown_timeout(LAST_ANSWERS)).await;
+            if let Err(error) = ended {
+                tracing::warn!(%error, "the threads that answer requests ended abnormally");
+            }
+        }
     }
 }
+
+/// How long threads that answer requests get to end after the last answer.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How much lower the priority of threads that answer requests is: where they compete for a processor, one of them gets about a
 /// thirtieth of what a thread that applies blocks gets.

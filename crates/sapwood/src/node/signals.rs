@@ -1,15 +1,54 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and SIGHUP, and the way out.
+
+use std::{io::Write as _, time::Duration};
 
 use sapwood_chain::Stop;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long threads get that read a file or a device when the command is over.
+const LAST_READS: Duration = Duration::from_secs(5);
 
 /// The runtime of a command.
-pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+pub(crate) struct CommandRuntime(tokio::runtime::Runtime);
+
+/// The runtime of a command.
+pub(crate) fn runtime() -> anyhow::Result<CommandRuntime> {
+    Ok(CommandRuntime(tokio::runtime::Builder::new_multi_thread().enable_all().build()?))
 }
 
-/// Asks `stop` at the first Ctrl-C or SIGTERM. At the second the process ends at once: what is written is safe anyway.
+impl CommandRuntime {
+    /// Runs a command to its end. What it left behind on other threads gets a few seconds and is then left alone, so that a file or device
+    /// that does not answer cannot keep the process.
+    pub(crate) fn block_on<T>(self, work: impl Future<Output = T>) -> T {
+        let result = self.0.block_on(work);
+        self.0.shutdown_timeout(LAST_READS);
+        result
+    }
+}
+
+/// Asks `stop` at the first Ctrl-C, SIGTERM or SIGHUP. At the second the process ends at once: what is written is safe anyway.
 pub(crate) fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    let hung_up = stop.clone();
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            if !hung_up.is_asked() {
+                tracing::info!("SIGHUP: stopping");
+                hung_up.ask();
+            }
+        }
+    });
+    stop_on_all_but_hangup(stop)
+}
+
+/// The same for a service, which is not stopped by SIGHUP. Returns what hears of those; they do nothing before it is listened to.
+pub(crate) fn stop_on_signals_of_a_service(stop: Stop) -> anyhow::Result<Signal> {
+    let hangups = signal(SignalKind::hangup())?;
+    stop_on_all_but_hangup(stop)?;
+    Ok(hangups)
+}
+
+fn stop_on_all_but_hangup(stop: Stop) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(async move {
@@ -22,9 +61,18 @@ pub(crate) fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
         let which = next().await;
         tracing::info!("{which}: stopping");
         stop.ask();
-        next().await;
-        tracing::warn!("stopping at once");
-        std::process::exit(130);
+        let which = next().await;
+        tracing::warn!("{which} again: stopping at once");
+        exit(130);
     });
     Ok(())
+}
+
+/// Ends the process now, whatever its threads do. The usual way out would run the engine's destructors under their feet, which ends in
+/// an abort now and then.
+pub(crate) fn exit(code: u8) -> ! {
+    // A reader that has gone does not matter any more.
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stderr().flush();
+    signal_hook::low_level::exit(code.into())
 }

@@ -28,20 +28,6 @@ pub(crate) struct ChainService {
 type Answer<T> = Result<Response<T>, Status>;
 type EventStream = Pin<Box<dyn Stream<Item = Result<ChainEvent, Status>> + Send>>;
 
-impl ChainService {
-    /// Refuses to be fed if the node has a source of its own.
-    fn fed(&self) -> Result<(), Status> {
-        match &self.feed {
-            Feed::Open => Ok(()),
-            Feed::Closed { source } => Err(precondition(&Problem {
-                code: ProblemCode::NotFed.into(),
-                message: format!("this node follows {source}, so it takes no blocks from outside"),
-                ..Problem::default()
-            })),
-        }
-    }
-}
-
 /// The status of a chain that could not do something.
 fn status(error: &ChainError) -> Status {
     chain_problem(error).map_or_else(|status| *status, |problem| precondition(&problem))
@@ -93,7 +79,6 @@ impl chain_server::Chain for ChainService {
     }
 
     async fn apply_blocks(&self, request: Request<ApplyBlocksRequest>) -> Answer<ApplyBlocksResponse> {
-        self.fed()?;
         let blocks = self.limits.batch(request.into_inner().blocks, "blocks", Block::read)?;
         let mut answer = ApplyBlocksResponse::default();
         for (index, (block, options)) in blocks.into_iter().enumerate() {
@@ -111,7 +96,6 @@ impl chain_server::Chain for ChainService {
     }
 
     async fn roll_back(&self, request: Request<RollBackRequest>) -> Answer<RollBackResponse> {
-        self.fed()?;
         use roll_back_request::Target;
         let to = match required(request.into_inner().target, "target")? {
             Target::To(point) => Some(point.read().field("to")?),
@@ -125,7 +109,6 @@ impl chain_server::Chain for ChainService {
     }
 
     async fn set_state(&self, request: Request<SetStateRequest>) -> Answer<SetStateResponse> {
-        self.fed()?;
         let request = request.into_inner();
         let known = ChainState::try_from(request.state)
             .map_err(|_| BadField::new(format!("{} is not a known state", request.state)));

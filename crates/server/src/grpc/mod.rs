@@ -1,15 +1,19 @@
 //! The gRPC services of `proto/sapwood/v1`, the standard health service, and reflection.
 //!
-//! - [`proto`]: what is generated from the `.proto` files.
+//! - [`proto`]: what is generated from the `.proto` files. [`codec`]: how its messages are read.
 //! - `field`: checking what clients send, and naming the field that is wrong.
 //! - `convert`: between the words of the wire and our own.
 //! - `utxo`, `chain`, `pruner`: the services. They check, convert, and hand over; they decide nothing.
+//! - `door`: who may call what, before any service sees it. `audit`: what was called, for the log.
 //!
 //! Which methods only read is said in the `.proto` files (`idempotency_level = NO_SIDE_EFFECTS`); all others need the admin token.
 //! So a new method that nobody thought about is closed, not open.
 
+mod audit;
 mod chain;
+pub mod codec;
 mod convert;
+mod door;
 mod field;
 pub mod proto;
 mod pruner;
@@ -17,23 +21,17 @@ mod utxo;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    body::Body,
-    extract::State,
-    http::Request,
-    middleware::{self, Next},
-    response::Response,
-};
+use axum::{Router, middleware};
 use sapwood_chain::{Chain, Stop};
 use sapwood_pruner::PrunerHandle;
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
-    Access, AccessError, ListenError, ListenOptions, Listener, Need, Tokens,
+    Access, AccessError, ListenError, ListenOptions, Listener, Node, SharedTokens, TlsReload,
     grpc::{
         chain::ChainService,
+        door::Door,
         proto::{chain_server::ChainServer, pruner_server::PrunerServer, utxo_server::UtxoServer},
         pruner::PrunerService,
         utxo::UtxoService,
@@ -55,15 +53,17 @@ impl Default for GrpcLimits {
     }
 }
 
-/// Whether clients may hand over blocks.
+/// Whether clients may hand over blocks and write UTXOs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feed {
     /// They may: the node has no source of its own.
     Open,
-    /// They may not: the node follows this source.
+    /// They may not: the node follows a source, which would contradict them.
     Closed {
-        /// Its name, for people.
+        /// The name of the source, for people.
         source: String,
+        /// Whether clients may freeze, unfreeze, reassign, lock and preserve all the same.
+        utxo_admin: bool,
     },
 }
 
@@ -74,8 +74,10 @@ pub struct GrpcServices {
     pub chain: Chain,
     /// The pruner of that store.
     pub pruner: PrunerHandle,
-    /// Whether clients may hand over blocks.
+    /// Whether clients may hand over blocks and write UTXOs.
     pub feed: Feed,
+    /// The node whose readiness `grpc.health.v1` tells. `None`: it serves for as long as the server runs.
+    pub node: Option<Node>,
 }
 
 /// Why gRPC cannot be served.
@@ -92,11 +94,15 @@ pub enum GrpcError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
+/// How often `grpc.health.v1` is brought up to date.
+const HEALTH_EVERY: Duration = Duration::from_millis(500);
+
 /// A gRPC server that listens and does not answer yet.
 pub struct GrpcServer {
     listener: Listener,
     router: Router,
     health: HealthReporter,
+    node: Option<Node>,
     stop: Stop,
 }
 
@@ -105,16 +111,17 @@ impl GrpcServer {
     pub async fn bind(
         services: GrpcServices,
         options: ListenOptions,
-        tokens: Tokens,
+        tokens: impl Into<SharedTokens>,
         limits: GrpcLimits,
         stop: Stop,
     ) -> Result<Self, GrpcError> {
-        let access = Arc::new(Access::grpc(tokens, options.address)?);
-        let health = HealthReporter::new();
-        let router = router(services, limits, access, &health, &stop)?;
-        let listener = Listener::bind(options).await?;
-        tell(&health, ServingStatus::Serving).await;
-        Ok(Self { listener, router, health, stop })
+        let access = Arc::new(Access::new(tokens, options.address)?);
+        let (health, node) = (HealthReporter::new(), services.node.clone());
+        let router = router(services, limits, Arc::clone(&access), &health, &stop)?;
+        let listener = Listener::bind(options).await?.with_access(access);
+        let first = if node.is_none() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        tell(&health, first).await;
+        Ok(Self { listener, router, health, node, stop })
     }
 
     /// Where it listens.
@@ -122,14 +129,35 @@ impl GrpcServer {
         self.listener.address()
     }
 
-    /// Answers until asked to stop, then finishes what is under way within `stop_within`.
+    /// What reads the certificate again. `None` without TLS.
+    pub fn tls(&self) -> Option<TlsReload> {
+        self.listener.tls()
+    }
+
+    /// Answers until asked to stop, then finishes what is in flight within `stop_within`.
     pub async fn serve(self, stop_within: Duration) {
-        let Self { listener, router, health, stop } = self;
-        let stopping = async {
+        let Self { listener, router, health, node, stop } = self;
+        let telling = async {
+            if let Some(node) = &node {
+                let _ = stop.or(follow_readiness(node, &health)).await;
+            }
             stop.asked().await;
             tell(&health, ServingStatus::NotServing).await;
         };
-        tokio::join!(listener.serve(router, stop.clone(), stop_within), stopping);
+        tokio::join!(listener.serve(router, stop.clone(), stop_within), telling);
+    }
+}
+
+/// Tells whether the node is ready, for as long as it is polled.
+async fn follow_readiness(node: &Node, health: &HealthReporter) {
+    let mut told = None;
+    loop {
+        let ready = node.readiness().await.ready;
+        if told != Some(ready) {
+            tell(health, if ready { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+            told = Some(ready);
+        }
+        tokio::time::sleep(HEALTH_EVERY).await;
     }
 }
 
@@ -149,7 +177,8 @@ fn router(
     health: &HealthReporter,
     stop: &Stop,
 ) -> Result<Router, GrpcError> {
-    let GrpcServices { chain, pruner, feed } = services;
+    let GrpcServices { chain, pruner, feed, node: _ } = services;
+    let door = Door { access, feed: feed.clone() };
     let most = limits.max_message_bytes;
     let store = Arc::clone(chain.store());
     let utxo =
@@ -171,44 +200,5 @@ fn router(
         .add_service(reflection().build_v1()?)
         // Older clients know only this one.
         .add_service(reflection().build_v1alpha()?);
-    Ok(routes.into_axum_router().layer(middleware::from_fn_with_state(access, check_access)))
-}
-
-async fn check_access(State(access): State<Arc<Access>>, request: Request<Body>, next: Next) -> Response {
-    match access.check(request.headers(), need(request.uri().path())) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.answer(request.headers()),
-    }
-}
-
-/// What a method needs, by its path.
-fn need(path: &str) -> Need {
-    if path.starts_with("/grpc.health.v1.Health/") {
-        Need::Nothing
-    } else if path.starts_with("/grpc.reflection.") || proto::READS.contains(&path) {
-        Need::Read
-    } else {
-        Need::Admin
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_changes_something_needs_the_admin_token_and_so_does_what_is_not_known() {
-        let need_of = |method: &str| need(&format!("/sapwood.v1.{method}"));
-        let reads = ["Utxo/Get", "Chain/GetStatus", "Chain/Subscribe", "Pruner/GetStatus", "Pruner/Explain"];
-        for method in reads {
-            assert_eq!(need_of(method), Need::Read, "{method}");
-        }
-        let changes =
-            ["Utxo/Create", "Chain/ApplyBlocks", "Pruner/Prune", "Pruner/SetHold", "Utxo/New", "Utxo/get"];
-        for method in changes {
-            assert_eq!(need_of(method), Need::Admin, "{method}");
-        }
-        assert_eq!(need("/grpc.health.v1.Health/Check"), Need::Nothing);
-        assert_eq!(need("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"), Need::Read);
-    }
+    Ok(routes.into_axum_router().layer(middleware::from_fn_with_state(door, door::enter)))
 }

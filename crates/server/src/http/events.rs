@@ -7,19 +7,23 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
-    http::HeaderMap,
+    http::{Extensions, HeaderMap},
     response::sse::{Event as SseEvent, KeepAlive, Sse},
 };
 use futures_util::{Stream, stream};
 use sapwood_chain::Event;
 use sapwood_types::BlockMark;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::{
     Problem, Service,
     hub::{Entry, Hub, Place},
     problem::ReadProblems,
+};
+use crate::{
+    listen::Peer,
+    places::{self, Full},
 };
 
 /// How often a quiet stream shows that it is alive.
@@ -86,7 +90,7 @@ struct Listener {
     /// What to say first.
     first: Option<SseEvent>,
     /// Counts the streams that are open.
-    _permit: OwnedSemaphorePermit,
+    _place: places::Place,
 }
 
 impl Listener {
@@ -145,15 +149,19 @@ impl Listener {
 pub(crate) async fn events(
     State(service): State<Service>,
     headers: HeaderMap,
+    extensions: Extensions,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
-    let permit = std::sync::Arc::clone(&service.streams).try_acquire_owned();
-    let permit = permit.map_err(|_| {
-        Problem::unavailable("too many event streams are open: close some, or ask again later")
+    let peer = extensions.get::<Peer>().map(|peer| peer.0.ip());
+    let place = service.streams.take(peer).map_err(|full| {
+        Problem::unavailable(match full {
+            Full::All => "too many event streams are open: close some, or ask again later",
+            Full::OfThisPeer => "too many event streams are open from your address: close some of them",
+        })
     })?;
     let hub = service.hub();
     let newer = hub.watch();
     let mut stop = service.stop.clone();
-    let mut listener = Listener { service, hub, newer, sent: 0, first: None, _permit: permit };
+    let mut listener = Listener { service, hub, newer, sent: 0, first: None, _place: place };
     listener.begin(headers.get("last-event-id").and_then(|id| id.to_str().ok()));
     let stream = stream::unfold((listener, stop.take()), |(mut listener, stop)| async move {
         let next = match &stop {

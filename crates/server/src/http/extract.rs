@@ -8,7 +8,7 @@ use sapwood_types::{OutPoint, TxId};
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Service};
-use crate::Need;
+use crate::{Need, audit};
 
 /// Parts of the path.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -71,7 +71,7 @@ impl FromRequestParts<Service> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
-        service.access.check(&parts.headers, Need::Admin)?;
+        audit::caller_is(service.access.check(&parts.headers, &parts.extensions, Need::Admin)?);
         Ok(Self)
     }
 }

@@ -26,7 +26,7 @@ pub mod verify;
 
 use std::{
     sync::{Arc, OnceLock},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -42,18 +42,20 @@ use sapwood_chain::Stop;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::{Access, Need, Node, address::ChainKind};
+use crate::{Access, Need, Node, address::ChainKind, audit, places::Places};
 
 /// How HTTP is served.
 pub struct HttpOptions {
     /// Who may do what.
-    pub access: Access,
+    pub access: Arc<Access>,
     /// How often the page asks for news.
     pub refresh: Duration,
     /// Bytes a request's body may have. Nothing here needs more than a few hundred.
     pub most_body_bytes: usize,
     /// Event streams that may be open at the same time.
     pub most_streams: usize,
+    /// Event streams that one peer may have open at the same time.
+    pub most_streams_of_a_peer: usize,
     /// Names under which the server may be asked for without a token, besides `localhost` and addresses. A page of somebody else whose
     /// name leads to this machine must not be able to read.
     pub host_names: Vec<String>,
@@ -63,12 +65,13 @@ pub struct HttpOptions {
 
 impl HttpOptions {
     /// The usual options with these rules of access.
-    pub fn new(access: Access) -> Self {
+    pub fn new(access: impl Into<Arc<Access>>) -> Self {
         Self {
-            access,
+            access: access.into(),
             refresh: Duration::from_secs(1),
             most_body_bytes: 16 << 10,
             most_streams: 64,
+            most_streams_of_a_peer: 32,
             host_names: Vec::new(),
             stop: None,
         }
@@ -85,7 +88,7 @@ pub(crate) struct Service {
     planning: Arc<Semaphore>,
     block_heights: Arc<blocks::BlockHeights>,
     hub: Arc<OnceLock<Arc<hub::Hub>>>,
-    streams: Arc<Semaphore>,
+    streams: Arc<Places>,
     stop: Option<Stop>,
     started: Instant,
     verification: verify::Verification,
@@ -101,26 +104,19 @@ impl Service {
     fn hub(&self) -> Arc<hub::Hub> {
         Arc::clone(self.hub.get_or_init(|| hub::Hub::start(self.node.events(), self.node.pruner())))
     }
-
-    /// How long nothing has been measured, if that is too long.
-    async fn stale_for(&self) -> Option<Duration> {
-        const TOO_LONG: Duration = Duration::from_secs(60);
-        let measured = UNIX_EPOCH + Duration::from_millis(self.node.status().await.at_ms);
-        SystemTime::now().duration_since(measured).ok().filter(|age| *age > TOO_LONG)
-    }
 }
 
 /// Everything that is served over HTTP.
 pub fn router(node: Node, options: HttpOptions) -> Router {
     let service = Service {
         node,
-        access: Arc::new(options.access),
+        access: options.access,
         host_names: options.host_names.into(),
         refresh: options.refresh,
         planning: Arc::new(Semaphore::new(1)),
         block_heights: Arc::default(),
         hub: Arc::default(),
-        streams: Arc::new(Semaphore::new(options.most_streams)),
+        streams: Places::new(options.most_streams, options.most_streams_of_a_peer),
         stop: options.stop,
         started: Instant::now(),
         verification: verify::Verification::default(),
@@ -168,11 +164,12 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
         .layer(DefaultBodyLimit::max(options.most_body_bytes))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(headers))
+        .layer(middleware::from_fn(audit::http))
         .with_state(service)
 }
 
 async fn may_read(State(service): State<Service>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = service.access.check(request.headers(), Need::Read) {
+    if let Err(refusal) = service.access.check(request.headers(), request.extensions(), Need::Read) {
         return Problem::from(refusal).into_response();
     }
     // Who has a token knows whom he talks to. A browser that was led here by a foreign name has none.
@@ -197,7 +194,9 @@ fn is_own_name(host: &str, names: &[String]) -> bool {
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    address.is_ok() || name == "localhost" || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+    address.is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

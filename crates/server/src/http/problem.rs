@@ -111,7 +111,7 @@ impl From<Refusal> for Problem {
             Refusal::NoToken | Refusal::WrongToken => Problem::unauthorized(detail),
             Refusal::NotAdmin | Refusal::AdminUnset => Problem::forbidden(detail),
             Refusal::TooManyRequests { .. } => Problem::too_many_requests(detail),
-            Refusal::Timeout { .. } => Problem::unavailable(detail),
+            Refusal::Timeout { .. } | Refusal::Busy => Problem::unavailable(detail),
             Refusal::BodyTooLarge { .. } => Problem::too_large(detail),
         }
     }

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,7 @@ pub(crate) struct AccessView {
 pub(crate) async fn access(
     State(service): State<Service>,
     headers: HeaderMap,
+    extensions: Extensions,
 ) -> Result<Json<AccessView>, Problem> {
     let admin_token = service.access.has_admin_token();
     // To ask without a token is no attempt to get in.
@@ -117,8 +118,8 @@ pub(crate) async fn access(
     if !offered {
         return Ok(Json(AccessView { read: true, admin: false, admin_token }));
     }
-    match service.access.check(&headers, Need::Admin) {
-        Ok(()) => Ok(Json(AccessView { read: true, admin: true, admin_token })),
+    match service.access.check(&headers, &extensions, Need::Admin) {
+        Ok(_) => Ok(Json(AccessView { read: true, admin: true, admin_token })),
         Err(Refusal::NotAdmin) => Ok(Json(AccessView { read: true, admin: false, admin_token })),
         Err(refusal) => Err(refusal.into()),
     }
@@ -154,11 +155,7 @@ pub(crate) async fn live(State(service): State<Service>) -> Json<Live> {
     )
 )]
 pub(crate) async fn ready(State(service): State<Service>) -> Response {
-    let mut ready = service.node.status().await.ready.clone();
-    if let Some(age) = service.stale_for().await {
-        ready.ready = false;
-        ready.reasons.push(format!("nothing has been measured for {} s", age.as_secs()));
-    }
+    let ready = service.node.readiness().await;
     let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(ready)).into_response()
 }

@@ -1,18 +1,20 @@
 //! Accepting connections, for every server of this crate.
 //!
 //! # What protects the server
-//! - At most [`ListenOptions::max_connections`]; who comes on top is closed at once.
+//! - At most [`ListenOptions::max_connections`], and [`ListenOptions::max_connections_per_peer`] from one address. What comes on top gets one of
+//!   [`ListenOptions::reserved_connections`], where one request is answered if it is about health or has the admin token.
 //! - The TLS handshake, the first bytes and the head of every HTTP/1 request have to arrive within
 //!   [`ListenOptions::header_timeout`]. An HTTP/2 connection is asked now and then whether it still lives.
 //! - A client that takes nothing off the line for [`ListenOptions::stall_timeout`] is dropped.
 //! - A request is given up after [`ListenOptions::request_timeout`], its body is limited, and a connection has a rate.
 //!
 //! # Stopping
-//! No new connections; those that are idle are closed; requests under way get a limited time, and then their connections are
+//! No new connections; those that are idle are closed; requests in flight get a limited time, and then their connections are
 //! dropped.
 
 mod bucket;
 mod guard;
+mod reserve;
 mod tls;
 
 use std::{
@@ -38,19 +40,22 @@ use sapwood_chain::Stop;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::timeout,
 };
 use tower::ServiceExt;
 
-pub use self::tls::{TlsError, TlsFiles};
+pub use self::tls::{TlsError, TlsFiles, TlsReload};
 use self::{
     bucket::Bucket,
     guard::{FirstBytes, Guarded},
-    tls::TlsAcceptor,
+    reserve::{Reserve, ReservedPlace},
 };
-use crate::{Refusal, seldom::Seldom};
+use crate::{
+    Access, Refusal,
+    places::{Full, Place, Places},
+    seldom::Seldom,
+};
 
 /// How to listen.
 #[derive(Clone, Debug)]
@@ -63,6 +68,10 @@ pub struct ListenOptions {
     pub http2_only: bool,
     /// Connections at a time: 1,024 by default.
     pub max_connections: usize,
+    /// Connections at a time from one address, or from one network of version 6: 512 by default.
+    pub max_connections_per_peer: usize,
+    /// Further connections for requests about health or with the admin token, for when there is no other place: 32 by default.
+    pub reserved_connections: usize,
     /// How long the TLS handshake, the first bytes and the head of a request may take: 10 s by default. An idle HTTP/1
     /// connection is closed after this too.
     pub header_timeout: Duration,
@@ -88,6 +97,8 @@ impl ListenOptions {
             tls: None,
             http2_only: true,
             max_connections: 1024,
+            max_connections_per_peer: 512,
+            reserved_connections: 32,
             header_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(60),
@@ -134,7 +145,7 @@ fn bind_hint(cause: &io::Error) -> &'static str {
     }
 }
 
-/// The address of whoever sent a request; an extension of the request.
+/// The address of the client that sent a request; an extension of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -143,19 +154,30 @@ pub struct Peer(pub SocketAddr);
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<TlsReload>,
     options: ListenOptions,
+    access: Option<Arc<Access>>,
 }
 
 impl Listener {
     /// Begins to listen. Certificate and key are read now, so that what is wrong with them shows at start.
     pub async fn bind(options: ListenOptions) -> Result<Self, ListenError> {
         let alpn: &[&str] = if options.http2_only { &["h2"] } else { &["h2", "http/1.1"] };
-        let tls = options.tls.as_ref().map(|files| TlsAcceptor::load(files, alpn)).transpose()?;
+        let tls = options.tls.as_ref().map(|files| TlsReload::load(files, alpn)).transpose()?;
         let failed = |cause| ListenError::Bind { address: options.address, cause };
         let socket = TcpListener::bind(options.address).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket, address, tls, options })
+        Ok(Self { socket, address, tls, options, access: None })
+    }
+
+    /// The same, where requests with the admin token are answered when there are too many connections.
+    pub fn with_access(self, access: Arc<Access>) -> Self {
+        Self { access: Some(access), ..self }
+    }
+
+    /// What reads the certificate again. `None` without TLS.
+    pub fn tls(&self) -> Option<TlsReload> {
+        self.tls.clone()
     }
 
     /// Where it listens: with port 0 asked for, the port that was chosen.
@@ -163,13 +185,15 @@ impl Listener {
         self.address
     }
 
-    /// Accepts connections and answers requests until `stop` is asked, then finishes what is under way within `stop_within`.
+    /// Accepts connections and answers requests until `stop` is asked, then finishes what is in flight within `stop_within`.
     pub async fn serve(self, router: Router, stop: Stop, stop_within: Duration) {
-        let places = Arc::new(Semaphore::new(self.options.max_connections));
+        let places = Places::new(self.options.max_connections, self.options.max_connections_per_peer);
+        let reserve = Reserve::new(self.options.reserved_connections);
         let shared = Arc::new(Connections {
             router,
             tls: self.tls,
             options: self.options,
+            access: self.access,
             stop: stop.clone(),
             failed: Seldom::default(),
             refused: Seldom::default(),
@@ -189,17 +213,27 @@ impl Listener {
                     continue;
                 }
             };
-            match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => {
-                    tasks.spawn(Arc::clone(&shared).connection(stream, peer, place));
-                }
-                Err(_) => {
+            let place = match places.take(Some(peer.ip())) {
+                Ok(place) => Seat::Ordinary(place),
+                Err(why) => {
                     if let Some(times) = full.say() {
-                        let limit = shared.options.max_connections;
-                        tracing::warn!(%peer, limit, times, "too many connections: new ones are closed");
+                        let limit = match why {
+                            Full::All => shared.options.max_connections,
+                            Full::OfThisPeer => shared.options.max_connections_per_peer,
+                        };
+                        let whose = if why == Full::All { "all peers" } else { "this peer" };
+                        tracing::warn!(
+                            %peer, limit, whose, times,
+                            "too many connections: only requests about health or with the admin token are answered"
+                        );
+                    }
+                    match reserve.take() {
+                        Some(place) => Seat::Reserved(place.into()),
+                        None => continue,
                     }
                 }
-            }
+            };
+            tasks.spawn(Arc::clone(&shared).connection(stream, peer, place));
         }
         drop(self.socket);
         let finished = timeout(stop_within, async { while tasks.join_next().await.is_some() {} }).await;
@@ -214,11 +248,18 @@ impl Listener {
     }
 }
 
+/// Where a connection sits, for as long as it lasts.
+enum Seat {
+    Ordinary(#[expect(dead_code, reason = "it counts until it is dropped")] Place),
+    Reserved(Arc<ReservedPlace>),
+}
+
 /// What all connections of a server share.
 struct Connections {
     router: Router,
-    tls: Option<TlsAcceptor>,
+    tls: Option<TlsReload>,
     options: ListenOptions,
+    access: Option<Arc<Access>>,
     stop: Stop,
     failed: Seldom,
     refused: Seldom,
@@ -227,8 +268,15 @@ struct Connections {
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Connections {
-    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
-        if let Err(error) = self.serve(stream, peer).await {
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
+        let served = match &seat {
+            Seat::Ordinary(_) => self.serve(stream, peer, None).await,
+            Seat::Reserved(place) => tokio::select! {
+                served = self.serve(stream, peer, Some(place)) => served,
+                () = place.until_evicted() => return,
+            },
+        };
+        if let Err(error) = served {
             match self.failed.say() {
                 Some(times) => tracing::info!(%peer, error, times, "a connection failed"),
                 None => tracing::debug!(%peer, error, "a connection failed"),
@@ -236,14 +284,19 @@ impl Connections {
         }
     }
 
-    async fn serve(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Result<(), ConnectionError> {
+    async fn serve(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        reserved: Option<&Arc<ReservedPlace>>,
+    ) -> Result<(), ConnectionError> {
         // Answers are small and clients wait for them.
         stream.set_nodelay(true)?;
         match &self.tls {
-            None => self.http(stream, peer).await,
+            None => self.http(stream, peer, reserved).await,
             Some(tls) => {
                 let Some(secured) = self.in_time(tls.accept(stream)).await? else { return Ok(()) };
-                self.http(secured?, peer).await
+                self.http(secured?, peer, reserved).await
             }
         }
     }
@@ -258,7 +311,12 @@ impl Connections {
         }
     }
 
-    async fn http<S>(self: &Arc<Self>, mut stream: S, peer: SocketAddr) -> Result<(), ConnectionError>
+    async fn http<S>(
+        self: &Arc<Self>,
+        mut stream: S,
+        peer: SocketAddr,
+        reserved: Option<&Arc<ReservedPlace>>,
+    ) -> Result<(), ConnectionError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -275,13 +333,22 @@ impl Connections {
         let builder = self.builder();
         let shared = Arc::clone(self);
         let bucket = Arc::new(Bucket::new(self.options.requests_per_second, Instant::now()));
+        let place = reserved.cloned();
         let service = hyper::service::service_fn(move |request| {
-            Arc::clone(&shared).answer(request, peer, Arc::clone(&bucket))
+            Arc::clone(&shared).answer(request, peer, Arc::clone(&bucket), place.clone())
         });
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
-        if let Some(done) = self.stop.or(connection.as_mut()).await {
-            return done;
+        let answered_once = async {
+            match reserved {
+                Some(place) => place.until_asked().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = connection.as_mut() => return done,
+            () = self.stop.asked() => {}
+            () = answered_once => {}
         }
         connection.as_mut().graceful_shutdown();
         connection.await
@@ -310,7 +377,15 @@ impl Connections {
         mut request: Request<Incoming>,
         peer: SocketAddr,
         bucket: Arc<Bucket>,
+        reserved: Option<Arc<ReservedPlace>>,
     ) -> Result<Response<Body>, Infallible> {
+        if let Some(place) = reserved {
+            let belongs = self.belongs_in_the_reserve(&request);
+            place.asked(belongs);
+            if !belongs {
+                return Ok(self.refuse(Refusal::Busy, peer, request.headers()));
+            }
+        }
         if !bucket.take(Instant::now()) {
             return Ok(self.refuse(
                 Refusal::TooManyRequests { per_second: bucket.per_second() },
@@ -341,6 +416,13 @@ impl Connections {
         }
     }
 
+    /// Whether a request is about health or has the admin token.
+    fn belongs_in_the_reserve(&self, request: &Request<Incoming>) -> bool {
+        let path = request.uri().path();
+        let health = path.starts_with("/health/") || path.starts_with("/grpc.health.v1.Health/");
+        health || self.access.as_ref().is_some_and(|access| access.is_admin(request.headers()))
+    }
+
     fn refuse(&self, refusal: Refusal, peer: SocketAddr, request: &HeaderMap) -> Response<Body> {
         if let Some(times) = self.refused.say() {
             tracing::warn!(%peer, %refusal, times, "a request was refused");
@@ -349,7 +431,7 @@ impl Connections {
     }
 }
 
-/// For whoever opens the port of gRPC in a browser.
+/// For a browser on the port of gRPC.
 fn wrong_protocol() -> String {
     let text = "This port speaks gRPC, which is HTTP/2. The status page is on the HTTP port.\n";
     let length = text.len();

@@ -2,6 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
+use parking_lot::RwLock;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     rustls::{
@@ -62,19 +63,36 @@ pub enum TlsError {
     },
 }
 
-/// Speaks TLS with a certificate.
+/// Speaks TLS with a certificate, which can be read again while the server runs. Clones are the same one.
 #[derive(Clone)]
-pub(super) struct TlsAcceptor(tokio_rustls::TlsAcceptor);
+pub struct TlsReload {
+    acceptor: Arc<RwLock<tokio_rustls::TlsAcceptor>>,
+    protocols: Arc<[Vec<u8>]>,
+}
 
-impl fmt::Debug for TlsAcceptor {
+impl fmt::Debug for TlsReload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TlsAcceptor")
+        f.write_str("TlsReload")
     }
 }
 
-impl TlsAcceptor {
+impl TlsReload {
     /// Reads certificate and key, and offers these protocols.
     pub(super) fn load(files: &TlsFiles, protocols: &[&str]) -> Result<Self, TlsError> {
+        let protocols: Arc<[Vec<u8>]> =
+            protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let acceptor = Self::acceptor(files, &protocols)?;
+        Ok(Self { acceptor: Arc::new(RwLock::new(acceptor)), protocols })
+    }
+
+    /// Reads certificate and key again; new connections get them. If that fails, those in use stay.
+    pub fn reload(&self, files: &TlsFiles) -> Result<(), TlsError> {
+        let acceptor = Self::acceptor(files, &self.protocols)?;
+        *self.acceptor.write() = acceptor;
+        Ok(())
+    }
+
+    fn acceptor(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<tokio_rustls::TlsAcceptor, TlsError> {
         let read = |file: &PathBuf| {
             std::fs::read(file).map_err(|cause| TlsError::Unreadable { file: file.clone(), cause })
         };
@@ -106,11 +124,12 @@ impl TlsAcceptor {
                 .with_no_client_auth()
                 .with_single_cert(chain, key)
                 .map_err(unusable)?;
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        Ok(Self(tokio_rustls::TlsAcceptor::from(Arc::new(config))))
+        config.alpn_protocols = protocols.to_vec();
+        Ok(tokio_rustls::TlsAcceptor::from(Arc::new(config)))
     }
 
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        self.0.accept(stream).await
+        let acceptor = self.acceptor.read().clone();
+        acceptor.accept(stream).await
     }
 }

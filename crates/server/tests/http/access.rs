@@ -98,7 +98,7 @@ async fn a_token_is_told_what_it_may_do() {
 }
 
 #[tokio::test]
-async fn a_page_elsewhere_whose_name_leads_here_reads_nothing() {
+async fn l18_a_page_elsewhere_whose_name_leads_here_reads_nothing_and_case_does_not_matter() {
     let world = World::new().await;
     let ask = |host: &'static str, token: Option<&'static str>| {
         let mut request = axum::http::Request::get("/api/v1/status").header(header::HOST, host);
@@ -107,7 +107,16 @@ async fn a_page_elsewhere_whose_name_leads_here_reads_nothing() {
         }
         world.call(request.body(axum::body::Body::empty()).unwrap())
     };
-    for host in ["127.0.0.1", "127.0.0.1:8097", "[::1]:8097", "[::1]", "localhost", "localhost:8097"] {
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:8097",
+        "[::1]:8097",
+        "[::1]",
+        "localhost",
+        "localhost:8097",
+        "LOCALHOST",
+        "LocalHost:8097",
+    ] {
         ask(host, None).await.ok();
     }
     for host in ["evil.example", "evil.example:8097", "127.0.0.1.evil.example", ""] {

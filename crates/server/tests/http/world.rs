@@ -134,7 +134,7 @@ impl World {
             ready_lag: 10,
             disk_limit: None,
         });
-        let access = Access::http(plan.tokens, "127.0.0.1:1".parse().unwrap()).unwrap();
+        let access = Access::new(plan.tokens, "127.0.0.1:1".parse().unwrap()).unwrap();
         let options = HttpOptions { most_body_bytes: plan.most_body_bytes, ..HttpOptions::new(access) };
         let router = router(node.clone(), options);
         Self { store, chain, pruner, node, router, _directory: directory }

@@ -16,7 +16,8 @@ use sapwood_chain::{Chain, ChainOptions, Events};
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 use sapwood_server::{
-    ListenOptions, Stop, Tokens,
+    ListenOptions, Node, NodeParts, Secret, Stop, TlsReload, Tokens,
+    address::ChainKind,
     grpc::{
         Feed, GrpcError, GrpcLimits, GrpcServer, GrpcServices,
         proto::{chain_client::ChainClient, pruner_client::PrunerClient, utxo_client::UtxoClient},
@@ -32,12 +33,15 @@ use tokio::{
 };
 use tonic::body::Body;
 
+pub const ADMIN: &str = "admin-token-0123456789";
+
 /// How a server is started.
 pub struct Setup {
     pub listen: ListenOptions,
     pub tokens: Tokens,
     pub limits: GrpcLimits,
     pub feed: Feed,
+    pub with_node: bool,
     pub events_kept: usize,
     pub stop_within: Duration,
 }
@@ -46,9 +50,10 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             listen: ListenOptions { address: "127.0.0.1:0".parse().unwrap(), ..ListenOptions::grpc() },
-            tokens: Tokens::default(),
+            tokens: Tokens { read: None, admin: Secret::new(ADMIN).ok() },
             limits: GrpcLimits::default(),
             feed: Feed::Open,
+            with_node: false,
             events_kept: 1024,
             stop_within: Duration::from_secs(5),
         }
@@ -60,6 +65,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub chain: Chain,
     pub pruner: PrunerHandle,
+    pub node: Node,
+    pub tls: Option<TlsReload>,
     pub stop: Stop,
     pub task: JoinHandle<()>,
     directory: TempDir,
@@ -82,12 +89,29 @@ impl Setup {
         let clock = Arc::new(SystemClock);
         let (store, events) = (Arc::clone(chain.store()), chain.events().clone());
         let pruner = Pruner::start(store, events, None, options, clock).await.unwrap();
-        let services = GrpcServices { chain: chain.clone(), pruner: pruner.clone(), feed: self.feed };
+        let node = Node::new(NodeParts {
+            name: "test node".into(),
+            store: Arc::clone(chain.store()),
+            chain: chain.clone(),
+            pruner: pruner.clone(),
+            kind: ChainKind::Other("test".into()),
+            address_index: AddressIndexing { address: true, credential: false },
+            progress: None,
+            directory: None,
+            ready_lag: 10,
+            disk_limit: None,
+        });
+        let services = GrpcServices {
+            chain: chain.clone(),
+            pruner: pruner.clone(),
+            feed: self.feed,
+            node: self.with_node.then(|| node.clone()),
+        };
         let stop = Stop::default();
         let server = GrpcServer::bind(services, self.listen, self.tokens, self.limits, stop.clone()).await?;
-        let address = server.address();
+        let (address, tls) = (server.address(), server.tls());
         let task = tokio::spawn(server.serve(self.stop_within));
-        Ok(Server { address, chain, pruner, stop, task, directory })
+        Ok(Server { address, chain, pruner, node, tls, stop, task, directory })
     }
 
     pub async fn start(self) -> Server {
@@ -100,16 +124,21 @@ impl Server {
         Wire::over(TcpStream::connect(self.address).await.unwrap()).await
     }
 
+    /// A connection of an operator.
+    pub async fn admin(&self) -> Wire {
+        self.wire().await.with_token(ADMIN)
+    }
+
     pub async fn utxo(&self) -> UtxoClient<Wire> {
-        UtxoClient::with_origin(self.wire().await, origin())
+        UtxoClient::with_origin(self.admin().await, origin())
     }
 
     pub async fn chain(&self) -> ChainClient<Wire> {
-        ChainClient::with_origin(self.wire().await, origin())
+        ChainClient::with_origin(self.admin().await, origin())
     }
 
     pub async fn pruner(&self) -> PrunerClient<Wire> {
-        PrunerClient::with_origin(self.wire().await, origin())
+        PrunerClient::with_origin(self.admin().await, origin())
     }
 
     /// Asks the server to stop and waits for its end.
