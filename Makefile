@@ -18,8 +18,9 @@ CRASHES ?= 5000
 SEQUENCES ?= 100000
 SCHEDULES ?= 5000
 BLOCKS ?= 10000
+TRANSACTIONS ?= 2600000
 
-.PHONY: help setup build run test lint bench load fuzz crash prop sim docs clean
+.PHONY: help setup build run test lint bench load fuzz crash prop sim big docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +84,9 @@ prop: setup ## Run SEQUENCES (100000) random sequences against the model
 
 sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work
 	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --release --workspace -E 'package(sapwood-pruner) & test(sim)' --no-capture
+
+big: setup ## Apply one block of TRANSACTIONS (2600000) transactions and watch the memory
+	SAPWOOD_BIG_BLOCK=$(TRANSACTIONS) cargo nextest run --release -p sapwood-chain -E 'test(teranode_1187_a_block_of_two)' --no-capture
 
 docs: setup ## Build the API documentation
 	cargo doc --release --no-deps --workspace

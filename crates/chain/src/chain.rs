@@ -65,6 +65,7 @@ pub(crate) struct Worker {
     apply: Timing,
     rollback: Timing,
     transactions: std::sync::atomic::AtomicU64,
+    last_block: parking_lot::Mutex<Option<Instant>>,
 }
 
 /// What the chain has done since it was opened.
@@ -113,6 +114,7 @@ impl Chain {
             apply: Timing::default(),
             rollback: Timing::default(),
             transactions: Default::default(),
+            last_block: Default::default(),
         });
         let queue = match options.mode {
             ApplyMode::Sync => None,
@@ -139,6 +141,11 @@ impl Chain {
             transactions: self.worker.transactions.load(std::sync::atomic::Ordering::Relaxed),
             queued: self.queued(),
         }
+    }
+
+    /// When a block was applied last. `None` if none was since the chain was opened.
+    pub fn last_block_at(&self) -> Option<Instant> {
+        *self.worker.last_block.lock()
     }
 
     /// How many blocks were handed over and wait to be applied: the lag of async mode.
@@ -283,6 +290,9 @@ impl Worker {
         }
         let done = self.store.apply_blocks(ready).await;
         let each = started.elapsed() / done.applied.len().max(1) as u32;
+        if !done.applied.is_empty() {
+            *self.last_block.lock() = Some(Instant::now());
+        }
         for (applied, transactions) in done.applied.iter().zip(transactions) {
             self.apply.note(each);
             self.transactions.fetch_add(transactions as u64, std::sync::atomic::Ordering::Relaxed);

@@ -32,9 +32,9 @@ pub enum ChainError {
         /// What happened to the earlier one.
         cause: Box<ChainError>,
     },
-    /// The source's chain left ours below the reach of a rollback.
+    /// The source's chain left the applied one below the lowest height a rollback can reach.
     #[error(
-        "the chain of {source_name} leaves the one applied here below height {floor}, the lowest that can be gone back to; its \
+        "the chain of {source_name} leaves the one applied here below height {floor}, the lowest a rollback can reach; its \
          last block is {tip}. If that chain is the right one, import it into a new data directory; else wait until the source is \
          where it was, or check that it is the right network"
     )]
@@ -85,22 +85,41 @@ pub enum ChainError {
 }
 
 impl ChainError {
-    /// The block this is about, if the block itself is what is wrong.
+    /// The block this is about, if the block itself is what is wrong. `None` for any other failure.
     pub fn bad_block(&self) -> Option<BlockHash> {
         match self {
             ChainError::Plan(error) => Some(error.hash),
             ChainError::Apply(ApplyError::Tx { hash, .. }) => Some(*hash),
+            ChainError::Source(SourceError::BadBlock { hash, .. }) => *hash,
             ChainError::Earlier { cause, .. } => cause.bad_block(),
             _ => None,
         }
     }
 
-    /// Whether it may be gone at the next try.
+    /// Whether the store waits for room on its disk, and takes blocks again once there is some.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(
+            self.root(),
+            ChainError::Store(StoreError::NoRoom { .. })
+                | ChainError::Apply(ApplyError::Store(StoreError::NoRoom { .. }))
+        )
+    }
+
+    /// What happened, without what it kept from happening.
+    pub(crate) fn root(&self) -> &ChainError {
+        match self {
+            ChainError::Earlier { cause, .. } => cause.root(),
+            error => error,
+        }
+    }
+
+    /// Whether it may be gone at the next try, although nothing is changed here: the source, or the place for bodies, is what failed.
     pub fn may_pass(&self) -> bool {
         match self {
-            ChainError::Source(error) => error.may_pass(),
-            // Full, slow, unreachable or locked up: somebody mends it, and nothing was written meanwhile.
-            ChainError::Body { .. } => true,
+            // Full, slow, unreachable or locked up: it can be fixed from outside, and nothing was written meanwhile.
+            ChainError::Source(_) | ChainError::Body { .. } | ChainError::BlockMissing { .. } => true,
+            // The source may leave its block or its chain.
+            ChainError::BadBlock { .. } | ChainError::ForkBelowFloor { .. } => true,
             ChainError::Earlier { cause, .. } => cause.may_pass(),
             _ => false,
         }

@@ -26,6 +26,8 @@ pub enum ChainState {
     Running,
     /// A branch is being exchanged for another one.
     Reorganising,
+    /// It cannot go on for now: its source cannot be reached, lacks blocks, or has a chain that cannot be applied.
+    Stalled,
     /// It is not followed any more.
     Stopped,
     /// No source is followed: a command looks at the data directory of a node that does not run.
@@ -46,6 +48,7 @@ impl ChainState {
             ChainState::CatchingUp => "catching_up",
             ChainState::Running => "running",
             ChainState::Reorganising => "reorganising",
+            ChainState::Stalled => "stalled",
             ChainState::Stopped => "stopped",
             ChainState::Offline => "offline",
         }
@@ -96,7 +99,8 @@ pub struct ReorgStarted {
 pub struct ReorgFinished {
     /// The last applied block now.
     pub to: Option<BlockMark>,
-    /// Whether the new branch is in place. Otherwise it was bad, and the old one is back.
+    /// Whether the new branch is in place. Otherwise it was bad and the old one is back, or the source could not be read further
+    /// and the rest follows when it can.
     pub adopted: bool,
 }
 

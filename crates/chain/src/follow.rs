@@ -1,6 +1,7 @@
 //! Following a source: reconcile, catch up, stay at the tip, change branches.
 
 use std::{
+    collections::VecDeque,
     future::Future,
     ops::ControlFlow,
     sync::Arc,
@@ -14,7 +15,14 @@ use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{Chain, ChainError, ChainState, LONGEST_RUN, progress::Progress};
+use crate::{BelowFloor, Chain, ChainError, ChainState, LONGEST_RUN, Progress, SourceHealth};
+
+/// The longest pause before a source that failed is asked again.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause before a block that the source stands by is tried again. Trying costs as much as applying it would.
+pub const LONGEST_REFUSAL: Duration = Duration::from_secs(600);
+/// How often a failure that lasts is logged.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// How to follow.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +31,16 @@ pub struct FollowOptions {
     pub read_ahead: usize,
     /// Go no further than this height.
     pub stop_at: Option<Height>,
-    /// How long one wait for news lasts before the source is asked anew.
+    /// How long one wait for another tip lasts before the source is asked again what it has.
     pub wait: Duration,
-    /// The first pause after a failure that may pass. It doubles up to a minute.
+    /// The first pause after a failure that may pass. It doubles up to [`LONGEST_PAUSE`].
     pub retry: Duration,
+    /// The first pause before a block that the source stands by is tried again. It doubles up to [`LONGEST_REFUSAL`].
+    pub retry_refused: Duration,
     /// With more blocks to go than this the state is "catching up".
     pub behind: u32,
+    /// How often the log tells how far catching up is.
+    pub log_every: Duration,
 }
 
 impl Default for FollowOptions {
@@ -36,9 +48,11 @@ impl Default for FollowOptions {
         Self {
             read_ahead: 8,
             stop_at: None,
-            wait: Duration::from_secs(30),
+            wait: Duration::from_secs(1),
             retry: Duration::from_millis(250),
+            retry_refused: Duration::from_secs(5),
             behind: 2,
+            log_every: Duration::from_secs(10),
         }
     }
 }
@@ -79,7 +93,7 @@ impl Stop {
         let _ = self.0.subscribe().wait_for(|asked| *asked).await;
     }
 
-    /// The work's result, or nothing if asked to stop before.
+    /// The work's result. `None` if asked to stop before.
     pub async fn or<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -97,10 +111,32 @@ pub struct Follower {
     options: FollowOptions,
     stop: Stop,
     progress: watch::Sender<Progress>,
-    rejected: Arc<Mutex<Vec<Rejected>>>,
+    rejected: Arc<Mutex<VecDeque<Rejected>>>,
 }
 
-/// Rejected blocks that are remembered: somebody may feed bad ones for ever.
+/// Why the source's chain is not tried again yet.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The block at which it failed, which the source may leave. `None` if it is not about a block.
+    block: Option<ChainPoint>,
+    /// The source's tip, if another one is worth a try.
+    tip: Option<BlockHash>,
+    /// When it is tried again in any case.
+    until: Instant,
+}
+
+/// What a follower remembers between two rounds.
+struct Rounds {
+    reconciled: bool,
+    /// The pause after the next failure.
+    pause: Duration,
+    /// The pause after the next refusal of a block the source stands by.
+    refusal: Duration,
+    held: Option<Held>,
+    logged: Option<Instant>,
+}
+
+/// Rejected blocks that are remembered: a source may have bad ones for ever.
 const REJECTED_KEPT: usize = 1000;
 
 impl Follower {
@@ -117,39 +153,40 @@ impl Follower {
 
     /// Blocks that could not be applied so far, oldest first.
     pub fn rejected(&self) -> Vec<Rejected> {
-        self.rejected.lock().clone()
+        self.rejected.lock().iter().cloned().collect()
     }
 
-    /// Compares what is applied with the source, and goes back to the last block both have. Before anything else.
+    /// Compares what is applied with the source, and goes to the branch of the source that can be applied. Before anything else.
     pub async fn reconcile(&self) -> Result<(), ChainError> {
         self.chain.events().enter(ChainState::Resetting);
-        let Some(last) = self.chain.last().await? else {
-            info!(source = self.source.name(), "nothing is applied yet");
+        if self.chain.last().await?.is_none() {
+            info!(source = self.source.name(), "no block is applied yet");
             return Ok(());
-        };
-        let Some(tip) = self.source.tip().await? else {
-            warn!(source = self.source.name(), %last, "the source has no blocks: what is applied stays as it is");
-            return Ok(());
-        };
-        match self.source.hash_at(last.height).await? {
-            Some(hash) if hash == last.hash => {
-                info!(%last, %tip, behind = tip.height.0 - last.height.0, "reconciled");
-                Ok(())
-            }
-            // Ahead of the source, or another block at the same height.
-            _ => self.change_branch(last, tip).await,
         }
+        match self.join_branch().await? {
+            Some((Some(last), tip)) => {
+                info!(%last, %tip, behind = tip.height.above(last.height), "reconciled");
+            }
+            _ => {
+                warn!(source = self.source.name(), "the source has no blocks: what is applied stays as it is")
+            }
+        }
+        Ok(())
     }
 
     /// Applies everything up to the tip, or to the height to stop at. Returns when there is nothing more, or when asked to stop.
     pub async fn catch_up(&self) -> Result<(), ChainError> {
-        let result = self.catch_up_or_fail().await;
+        let result = match self.catch_up_or_fail().await {
+            Err(ChainError::Source(SourceError::Interrupted)) if self.stop.is_asked() => Ok(()),
+            result => result,
+        };
         // What was handed over is applied, whatever happened.
         let drained = self.chain.drain().await;
         result.and(drained)
     }
 
-    /// Follows until asked to stop. What may pass is tried again.
+    /// Follows until asked to stop. Whatever the source does is shown in [`Progress::source`] and tried again; an error is one of the
+    /// store.
     pub async fn follow(&self) -> Result<(), ChainError> {
         let result = self.follow_or_fail().await;
         let closed = self.chain.close().await;
@@ -158,64 +195,183 @@ impl Follower {
     }
 
     async fn follow_or_fail(&self) -> Result<(), ChainError> {
-        let mut pause = self.options.retry;
-        let mut reconciled = false;
+        let FollowOptions { retry, retry_refused, .. } = self.options;
+        let mut rounds =
+            Rounds { reconciled: false, pause: retry, refusal: retry_refused, held: None, logged: None };
         while !self.stop.is_asked() {
-            let step = async {
-                if !reconciled {
-                    self.reconcile().await?;
-                    reconciled = true;
+            let Err(error) = self.round(&mut rounds).await else {
+                if rounds.held.is_none() {
+                    (rounds.pause, rounds.refusal) = (retry, retry_refused);
                 }
-                self.catch_up().await?;
-                self.news().await
+                continue;
             };
-            match step.await {
-                Ok(()) => pause = self.options.retry,
-                Err(error) if error.may_pass() => {
-                    warn!(%error, "trying again in {pause:?}");
-                    self.stop.or(tokio::time::sleep(pause)).await;
-                    pause = (pause * 2).min(Duration::from_secs(60));
-                }
-                Err(error) => return Err(error),
+            if self.stop.is_asked() && error.may_pass() {
+                break;
             }
+            let pause = self.take_failure(error, &mut rounds)?;
+            self.stop.or(tokio::time::sleep(pause)).await;
         }
         Ok(())
     }
 
-    /// Waits for another tip.
-    async fn news(&self) -> Result<(), ChainError> {
-        let known = self.source.tip().await?.map(|tip| tip.hash);
-        // At the height to stop at there is nothing to wait for but the end.
-        match self.stop.or(self.source.wait_for_change(known.as_ref(), self.options.wait)).await {
-            Some(Err(error)) => Err(error.into()),
-            Some(Ok(_)) | None => Ok(()),
+    /// Asks the source what it has, applies it, and waits for more.
+    async fn round(&self, rounds: &mut Rounds) -> Result<(), ChainError> {
+        let tip = self.look().await?;
+        if self.is_held(rounds, tip).await? {
+            // The source is still asked every now and then, so that it is known how far it is.
+            self.stop.or(tokio::time::sleep(self.options.wait)).await;
+            return Ok(());
+        }
+        if !rounds.reconciled {
+            self.reconcile().await?;
+            rounds.reconciled = true;
+        }
+        self.catch_up().await?;
+        self.health(|health| {
+            health.bodies = None;
+            health.below_floor = None;
+            if health.refused.as_ref().is_some_and(|refused| refused.insisted) {
+                health.refused = None;
+            }
+        });
+        // A block may have been rejected meanwhile.
+        let tip = self.look().await?;
+        self.chain.events().enter(self.resting_state());
+        if let Some(since) = rounds.logged.take() {
+            info!(
+                source = self.source.name(),
+                "following again, {} s after the last failure",
+                since.elapsed().as_secs()
+            );
+        }
+        let known = tip.map(|tip| tip.hash);
+        self.ask(self.source.wait_for_change(known.as_ref(), self.options.wait)).await.map(drop)
+    }
+
+    /// Asks the source what it has, and notes it.
+    async fn look(&self) -> Result<Option<ChainPoint>, ChainError> {
+        let view = self.ask(self.source.survey()).await?;
+        let rejected = self.rejected.lock();
+        let reason = |hash: &BlockHash| {
+            rejected.iter().find(|rejected| rejected.hash == *hash).map(|rejected| rejected.cause.to_string())
+        };
+        self.progress.send_modify(|progress| {
+            progress.source.saw(view, reason);
+            progress.tip = view.tip;
+        });
+        Ok(view.tip)
+    }
+
+    /// The source's answer, unless asked to stop before it comes.
+    async fn ask<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, ChainError> {
+        Ok(self.stop.or(answer).await.unwrap_or(Err(SourceError::Interrupted))?)
+    }
+
+    /// Whether the source's chain is not to be tried again yet.
+    async fn is_held(&self, rounds: &mut Rounds, tip: Option<ChainPoint>) -> Result<bool, ChainError> {
+        let Some(held) = rounds.held else { return Ok(false) };
+        let left = match held.block {
+            Some(block) => self.ask(self.source.hash_at(block.height)).await? != Some(block.hash),
+            None => held.tip != tip.map(|tip| tip.hash),
+        };
+        if left || Instant::now() >= held.until {
+            rounds.held = None;
+            if left {
+                rounds.refusal = self.options.retry_refused;
+            }
+        }
+        Ok(rounds.held.is_some())
+    }
+
+    /// Notes a failure where it can be seen, and says how long to pause. An error if trying again is no use.
+    fn take_failure(&self, error: ChainError, rounds: &mut Rounds) -> Result<Duration, ChainError> {
+        let pause = rounds.pause;
+        rounds.pause = (pause * 2).min(LONGEST_PAUSE);
+        if error.is_no_room() {
+            // The state stays as it is: pruning is what makes room.
+            self.log_failure(&error, rounds);
+            return Ok(pause);
+        }
+        match error.root() {
+            ChainError::Source(SourceError::ChainChanged { .. }) => return Ok(pause),
+            ChainError::Source(_) | ChainError::BlockMissing { .. } => {
+                self.health(|health| health.failed(error.to_string()));
+            }
+            ChainError::Body { .. } => self.health(|health| health.bodies_failed(error.to_string())),
+            ChainError::ForkBelowFloor { tip, floor, .. } => {
+                let below = BelowFloor { tip: *tip, floor: *floor };
+                self.health(|health| health.below_floor = Some(below));
+                let until = Instant::now() + LONGEST_PAUSE;
+                rounds.held = Some(Held { block: None, tip: Some(tip.hash), until });
+            }
+            ChainError::BadBlock { height, hash, cause, .. } => {
+                let held = ChainPoint::new(*height, *hash);
+                self.health(|health| health.insists(held, cause.to_string()));
+                let until = Instant::now() + rounds.refusal;
+                rounds.held = Some(Held { block: Some(held), tip: None, until });
+                rounds.refusal = (rounds.refusal * 2).min(LONGEST_REFUSAL);
+            }
+            _ => return Err(error),
+        }
+        self.chain.events().enter(ChainState::Stalled);
+        self.log_failure(&error, rounds);
+        // Where it is held, the next round waits.
+        Ok(if rounds.held.is_some() { Duration::ZERO } else { pause })
+    }
+
+    fn log_failure(&self, error: &ChainError, rounds: &mut Rounds) {
+        if rounds.logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
+            warn!(%error, "the chain cannot be followed; trying again");
+            rounds.logged = Some(Instant::now());
+        }
+    }
+
+    fn health(&self, change: impl FnOnce(&mut SourceHealth)) {
+        self.progress.send_modify(|progress| change(&mut progress.source));
+    }
+
+    /// The state of a chain that has everything it can have.
+    fn resting_state(&self) -> ChainState {
+        let stalled = self.progress.borrow().source.is_stalled();
+        if stalled { ChainState::Stalled } else { ChainState::Running }
+    }
+
+    /// Goes over to the source's best chain that can be applied, and returns the last applied block, if there is one, and the
+    /// source's tip. `None` if the source has no block. A block that turns out bad is rejected, and the next best chain tried.
+    async fn join_branch(&self) -> Result<Option<(Option<BlockMark>, ChainPoint)>, ChainError> {
+        loop {
+            let Some(tip) = self.ask(self.source.tip()).await? else { return Ok(None) };
+            let last = self.chain.last().await?;
+            self.show(last, tip);
+            let Some(last) = last else { return Ok(Some((None, tip))) };
+            if last.hash == tip.hash || self.ask(self.source.hash_at(last.height)).await? == Some(last.hash) {
+                return Ok(Some((Some(last), tip)));
+            }
+            if let Err(error) = self.change_branch(last, tip).await {
+                self.reject(error).await?;
+            }
         }
     }
 
     async fn catch_up_or_fail(&self) -> Result<(), ChainError> {
         loop {
-            let Some(tip) = self.source.tip().await? else { return Ok(()) };
+            let Some((last, tip)) = self.join_branch().await? else { return Ok(()) };
             let goal = self.options.stop_at.map_or(tip.height, |stop| stop.min(tip.height));
-            let last = self.chain.last().await?;
-            self.show(last, tip);
-            let result = match last {
-                Some(last) if last.hash == tip.hash => break,
-                None => self.extend(None, self.source.first().await?, goal).await,
-                Some(last) => match self.source.hash_at(last.height).await? {
-                    Some(hash) if hash == last.hash && last.height >= goal => break,
-                    Some(hash) if hash == last.hash => {
-                        self.extend(Some(last.hash), last.height.next(), goal).await
-                    }
-                    _ => self.change_branch(last, tip).await.map(ControlFlow::Continue),
-                },
+            let from = match last {
+                Some(last) => last.height.next(),
+                None => self.ask(self.source.first()).await?,
             };
-            match result {
+            // A source that begins later than its tip has no block left: all were rejected.
+            if from > goal {
+                break;
+            }
+            match self.extend(last.map(|last| last.hash), from, goal).await {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(error) => self.reject(error).await?,
             }
         }
-        self.chain.events().enter(ChainState::Running);
+        self.chain.events().enter(self.resting_state());
         Ok(())
     }
 
@@ -227,7 +383,11 @@ impl Follower {
         to: Height,
     ) -> Result<ControlFlow<()>, ChainError> {
         let far = to.0.saturating_sub(from.0) >= self.options.behind;
-        self.chain.events().enter(if far { ChainState::CatchingUp } else { ChainState::Running });
+        let state = if far { ChainState::CatchingUp } else { ChainState::Running };
+        // One that is stalled is so until a block is applied.
+        if self.chain.events().state() != ChainState::Stalled {
+            self.chain.events().enter(state);
+        }
         let mut reader = ReadAhead::new(Arc::clone(&self.source), before, from, to, self.options.read_ahead);
         let mut shown = Instant::now();
         let result: Result<_, ChainError> = async {
@@ -245,8 +405,9 @@ impl Follower {
                 };
                 let run = run.into_iter().map(|block| self.with_options(block)).collect();
                 self.chain.apply_run(run).await?;
+                self.chain.events().enter(state);
                 self.progress.send_modify(|progress| progress.handed_over(height));
-                if shown.elapsed() > Duration::from_secs(10) {
+                if shown.elapsed() >= self.options.log_every {
                     shown = Instant::now();
                     info!("{}", *self.progress.borrow());
                 }
@@ -274,16 +435,18 @@ impl Follower {
     /// A block turned out bad: tells the source, which then has another best chain. An error if that does not help.
     pub(crate) async fn reject(&self, error: ChainError) -> Result<(), ChainError> {
         let Some(hash) = error.bad_block() else { return Err(error) };
-        let height = self.source.header(&hash).await?.map_or(Height::GENESIS, |header| header.height);
+        let header = self.ask(self.source.header(&hash)).await?;
+        let height = header.map_or(Height::GENESIS, |header| header.height);
         if !self.source.reject(&hash).await? {
             let (source_name, cause) = (self.source.name(), Box::new(error));
             return Err(ChainError::BadBlock { source_name, height, hash, cause });
         }
         warn!(%error, "block {height} ({hash}) is not part of the chain");
         let mut rejected = self.rejected.lock();
-        if rejected.len() < REJECTED_KEPT {
-            rejected.push(Rejected { hash, cause: error });
+        if rejected.len() == REJECTED_KEPT {
+            rejected.pop_front();
         }
+        rejected.push_back(Rejected { hash, cause: error });
         Ok(())
     }
 

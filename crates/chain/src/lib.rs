@@ -4,7 +4,7 @@
 //! - [`Chain`] puts blocks onto a store and takes them back, one after the other, at once or through a queue.
 //! - [`BodyKeeper`] keeps bodies of large transactions outside the store; the chain has them put there before it writes records.
 //! - [`Follower`] keeps a chain where its source is: it reconciles at start, catches up, changes branches, and goes back if the
-//!   new one turns out bad.
+//!   new one turns out bad. [`Progress`] says how far it is, and [`SourceHealth`] what keeps it from going on.
 //! - [`Events`] tells everybody, and waits for nobody.
 
 mod bodies;
@@ -12,6 +12,7 @@ mod chain;
 mod error;
 pub mod events;
 mod follow;
+mod health;
 mod plan;
 mod progress;
 mod queue;
@@ -22,7 +23,8 @@ pub use bodies::{Body, BodyClaim, BodyFailure, BodyKeeper};
 pub use chain::{ApplyMode, Chain, ChainFigures, ChainOptions, DEFAULT_QUEUE};
 pub use error::ChainError;
 pub use events::{ChainState, Event, Events, Latest, Subscription, Told};
-pub use follow::{FollowOptions, Follower, Rejected, Stop};
+pub use follow::{FollowOptions, Follower, LONGEST_PAUSE, LONGEST_REFUSAL, Rejected, Stop};
+pub use health::{BelowFloor, Failing, RefusedBlock, SourceHealth, SourceState};
 pub use plan::{BlockProblem, Plan, PlanError};
 pub use progress::Progress;
 pub use timing::{Timing, TimingSummary};

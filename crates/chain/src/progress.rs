@@ -9,6 +9,8 @@ use std::{
 use sapwood_sources::ChainPoint;
 use sapwood_types::Height;
 
+use crate::SourceHealth;
+
 /// The time over which speed is measured.
 const WINDOW: Duration = Duration::from_secs(30);
 /// How many points it is measured by.
@@ -21,6 +23,8 @@ pub struct Progress {
     pub height: Option<Height>,
     /// The last block of the source.
     pub tip: Option<ChainPoint>,
+    /// How it and its source get on.
+    pub source: SourceHealth,
     /// When which height was reached.
     points: VecDeque<(Instant, Height)>,
 }

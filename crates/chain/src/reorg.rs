@@ -28,7 +28,12 @@ impl Follower {
     pub(crate) async fn change_branch(&self, last: BlockMark, tip: ChainPoint) -> Result<(), ChainError> {
         let way = self.find_way(last, tip).await?;
         let (events, depth) = (self.chain.events(), way.old.len() as u32);
-        info!(%last, %tip, depth, fork = way.fork.map(|fork| fork.height.0), "going over to another branch");
+        info!(%last, %tip, depth, fork = way.fork.map(|fork| fork.height.0), "changing to another branch");
+        // What can be had beforehand cannot fail to come when there is no way back.
+        let first = match way.new.first() {
+            Some(first) => Some(self.block_of(first, tip.height).await?),
+            None => None,
+        };
         let before = events.state();
         events.enter(ChainState::Reorganising);
         events.tell(Event::ReorgStarted(ReorgStarted {
@@ -36,34 +41,32 @@ impl Follower {
             fork: way.fork.map(|fork| fork.height),
             depth,
         }));
-        // What can be had beforehand cannot fail to come when there is no way back.
-        let first = match way.new.first() {
-            Some(first) => Some(self.block_of(first, tip.height).await?),
-            None => None,
-        };
-        self.chain.roll_back(way.fork).await?;
-        let went = self.apply_branch(&way.new, first).await;
-        let adopted = match went {
-            Ok(()) => true,
-            // The source cannot be read just now. Where we are is a good place to wait for it.
-            Err(ref error) if error.bad_block().is_none() => return went,
-            Err(ref error) => {
-                warn!(%error, "the new branch is bad: going back to the old one");
-                self.chain.roll_back(way.fork).await?;
-                self.restore(&way.old).await?;
-                false
-            }
-        };
+        let went = self.exchange(&way, first).await;
         let to = self.chain.last().await?;
-        events.tell(Event::ReorgFinished(ReorgFinished { to, adopted }));
+        events.tell(Event::ReorgFinished(ReorgFinished { to, adopted: went.is_ok() }));
         events.enter(before);
         went
     }
 
+    /// Rolls the old branch back and applies the new one. Puts the old one back if a block of the new one is bad. If the source
+    /// cannot be read, where it is now is a good place to wait for it.
+    async fn exchange(&self, way: &Way, first: Option<Arc<Block>>) -> Result<(), ChainError> {
+        self.chain.roll_back(way.fork).await?;
+        let went = self.apply_branch(&way.new, first).await;
+        if let Err(error) = &went
+            && error.bad_block().is_some()
+        {
+            warn!(%error, "the new branch is bad: going back to the old one");
+            self.chain.roll_back(way.fork).await?;
+            self.restore(&way.old).await?;
+        }
+        went
+    }
+
     async fn apply_branch(&self, new: &[BlockHash], first: Option<Arc<Block>>) -> Result<(), ChainError> {
-        let mut at_hand = first;
+        let mut cached = first;
         for hash in new {
-            let block = match at_hand.take() {
+            let block = match cached.take() {
                 Some(block) => block,
                 None => self.block_of(hash, Height::GENESIS).await?,
             };
@@ -95,6 +98,11 @@ impl Follower {
     async fn find_way(&self, last: BlockMark, tip: ChainPoint) -> Result<Way, ChainError> {
         let floor = self.chain.store().rollback_floor().await?.unwrap_or(last.height);
         let too_deep = || ChainError::ForkBelowFloor { source_name: self.source.name(), tip, floor };
+        // A look at the floor saves the walk down to it, which a chain that cannot be reached would cost at every try.
+        let first = self.source.first().await?;
+        if floor > first && self.source.hash_at(floor).await? != self.chain.hash_at(floor).await? {
+            return Err(too_deep());
+        }
         let top = tip.height.min(last.height.next());
         // The tip may have moved meanwhile; what counts is that the walk follows the links of one branch.
         let Some(top_hash) = self.source.hash_at(top).await? else { return Err(changed(tip, last)) };
@@ -110,7 +118,6 @@ impl Follower {
             }
             new.push(at.hash);
             let Some(header) = self.source.header(&at.hash).await? else { return Err(changed(at, last)) };
-            let first = self.source.first().await?;
             match at.height.0.checked_sub(1).filter(|_| at.height > first) {
                 Some(height) => at = ChainPoint::new(Height(height), header.parent),
                 // Not a single block in common: everything applied goes, if it may.

@@ -36,6 +36,8 @@ pub struct NodeParts {
     pub directory: Option<PathBuf>,
     /// With more blocks to go than this, the node is not ready.
     pub ready_lag: u64,
+    /// With no block for longer than this there is an alert. `None` for never.
+    pub no_block_after: Option<Duration>,
     /// Disk use above which there is an alert.
     pub disk_limit: Option<u64>,
 }

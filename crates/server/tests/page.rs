@@ -77,6 +77,7 @@ async fn start() -> Running {
         progress: Some(follower.progress()),
         directory: Some(directory.path().to_owned()),
         ready_lag: 10,
+        no_block_after: None,
         disk_limit: None,
     });
     tokio::spawn(async move { follower.follow().await.unwrap() });

@@ -6,12 +6,7 @@ use sapwood_types::{BlockHash, Height};
 
 use crate::{
     ChainPoint,
-    bitcoin::{
-        Network,
-        convert::ConvertError,
-        network,
-        rpc::{RpcError, auth},
-    },
+    bitcoin::{Network, convert::ConvertError, network, rpc::RpcError},
 };
 
 /// A source could not do what was asked.
@@ -112,6 +107,12 @@ pub enum SourceError {
     /// The node could not be asked.
     #[error(transparent)]
     Rpc(#[from] RpcError),
+    /// It is not known which applied block the source goes on from.
+    #[error("the applied chain could not be read, so it is not known where the source goes on from: {cause}")]
+    Applied {
+        /// What is known of it.
+        cause: String,
+    },
     /// The caller asked to stop.
     #[error("stopped on request")]
     Interrupted,
@@ -124,23 +125,6 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Whether it may be gone at the next try, without anybody doing anything: a node that is restarted, a chain that changed.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            SourceError::ChainChanged { .. } => true,
-            SourceError::Rpc(error) => matches!(
-                error,
-                RpcError::Unreachable { .. }
-                    | RpcError::Timeout { .. }
-                    | RpcError::WarmingUp { .. }
-                    // A node takes its cookie away when it stops, and brings another one.
-                    | RpcError::Cookie { .. }
-                    | RpcError::Unauthorized { with: auth::COOKIE, .. }
-            ),
-            _ => false,
-        }
-    }
-
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> SourceError {
         let path = path.into();
         move |error| SourceError::File { path, kind: error.kind(), cause: error.to_string() }

@@ -6,7 +6,8 @@
 //! scripts, amounts).
 //!
 //! # Layers
-//! - [`source`]: the interface. [`ahead`]: reading in order. [`error`]: what can go wrong, with the fix.
+//! - [`source`]: the interface. [`ahead`]: reading in order. [`error`]: what can go wrong, with the fix. [`LazySource`]: a source
+//!   that is opened when it is first asked.
 //! - [`bitcoin::convert`]: bytes to blocks. Everything from outside passes through it.
 //! - [`bitcoin::blk`]: the block files of a node. [`bitcoin::rpc`]: a running node.
 //! - [`synthetic`]: no outside at all, for tests, benchmarks, simulations and the demo.
@@ -20,9 +21,11 @@
 pub mod ahead;
 pub mod bitcoin;
 pub mod error;
+mod lazy;
 pub mod source;
 pub mod synthetic;
 
 pub use ahead::ReadAhead;
 pub use error::SourceError;
-pub use source::{BlockSource, ChainPoint, SourceHeader, walk_parents};
+pub use lazy::{LazySource, Open};
+pub use source::{BlockSource, ChainPoint, Gap, RejectedBranch, SourceHeader, SourceView, walk_parents};

@@ -38,10 +38,44 @@ pub struct SourceHeader {
     pub hash: BlockHash,
     /// The hash of the block before it.
     pub parent: BlockHash,
-    /// When it was made, in seconds since 1970, by its own account.
+    /// When it was made, as a Unix timestamp, by its own account.
     pub time: u64,
     /// Whether it is on the chain the source holds for the best.
     pub on_best_chain: bool,
+}
+
+/// What a source has, whether or not it can be applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceView {
+    /// The last block of the best chain. `None` if there is no block at all.
+    pub tip: Option<ChainPoint>,
+    /// The greatest height the source knows of: headers whose blocks are still to come, rejected blocks with what is built on
+    /// them, and blocks behind a gap included. `None` if there is no block at all.
+    pub best_height: Option<Height>,
+    /// The rejected block whose branch has more work than the best chain. `None` if there is none.
+    pub rejected: Option<RejectedBranch>,
+    /// Blocks newer than the best chain that cannot be connected to it. `None` if there are none.
+    pub gap: Option<Gap>,
+}
+
+/// A rejected block with more work on it than the best chain has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RejectedBranch {
+    /// The rejected block.
+    pub block: ChainPoint,
+    /// How many blocks are built on it, one after the other.
+    pub descendants: u32,
+}
+
+/// Blocks whose parent the source does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The block that is missing.
+    pub missing: BlockHash,
+    /// The block that names it as its parent.
+    pub child: BlockHash,
+    /// How many blocks wait for it, one after the other.
+    pub waiting: u32,
 }
 
 /// A chain, as its source sees it at this moment. It may be another one at the next call.
@@ -59,6 +93,12 @@ pub trait BlockSource: Send + Sync {
 
     /// The last block of the best chain. Nothing if there is no block at all.
     async fn tip(&self) -> Result<Option<ChainPoint>, SourceError>;
+
+    /// What the source has, whether or not it can be applied. One call, so that it can be asked every second.
+    async fn survey(&self) -> Result<SourceView, SourceError> {
+        let tip = self.tip().await?;
+        Ok(SourceView { tip, best_height: tip.map(|tip| tip.height), ..SourceView::default() })
+    }
 
     /// The block of the best chain at a height. Nothing above the tip.
     async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError>;

@@ -124,7 +124,7 @@ async fn dense_chain_has_the_hash_of_bitcoin_core_at_every_listed_height() {
 
 /// Blocks of Bitcoin Core's block test that break no rule of the UTXO set, but one of scripts: another's business. Everything
 /// else that Bitcoin Core refuses is refused here, by its own check.
-fn is_out_of_scope(submit: &str) -> bool {
+pub(crate) fn is_out_of_scope(submit: &str) -> bool {
     submit.starts_with("block-script-verify-flag-failed") || submit == "bad-blk-sigops"
 }
 

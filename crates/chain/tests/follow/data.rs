@@ -6,9 +6,10 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
+use sapwood_chain::{Chain, ChainOptions, ChainState, Events, FollowOptions, Follower, Progress, Stop};
 use sapwood_rules::Policy;
 use sapwood_sources::{
     BlockSource, ChainPoint,
@@ -25,6 +26,9 @@ pub(crate) fn bitcoin() -> Option<PathBuf> {
         None => here.ancestors().map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir()),
     };
     if found.is_none() {
+        // Continuous integration sets it, so that a missing directory does not pass for a test that passed.
+        let demanded = env::var_os("SAPWOOD_DEMAND_DATA").is_some_and(|demanded| demanded != "0");
+        assert!(!demanded, "SAPWOOD_DEMAND_DATA is set, but there is no shared/data above this crate");
         eprintln!("skipped: no shared/data above this crate; set SAPWOOD_TEST_DATA to its path");
     }
     found.map(|dir| dir.join("bitcoin"))
@@ -71,6 +75,11 @@ impl Files {
         fs::write(self.0.path().join(format!("blk{number:05}.dat")), bytes).unwrap();
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Looked at often enough for a test.
     pub(crate) fn open(&self, network: Network) -> BlkSource {
         open(network, self.0.path())
     }
@@ -87,7 +96,9 @@ impl Files {
 }
 
 pub(crate) fn open(network: Network, place: &Path) -> BlkSource {
-    BlkSource::open(BlkOptions::new(network, [place]), |_| ControlFlow::Continue(())).unwrap()
+    let poll = std::time::Duration::from_millis(10);
+    let options = BlkOptions { poll, ..BlkOptions::new(network, [place]) };
+    BlkSource::open(options, |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// A record of a block file.
@@ -102,6 +113,42 @@ pub(crate) struct Node {
     pub(crate) chain: Chain,
     pub(crate) events: Events,
     directory: tempfile::TempDir,
+}
+
+/// A follower at work.
+pub(crate) struct Following {
+    pub(crate) follower: Follower,
+    stop: Stop,
+    task: tokio::task::JoinHandle<Result<(), sapwood_chain::ChainError>>,
+}
+
+impl Following {
+    /// Waits until its progress is like this.
+    pub(crate) async fn until(&self, what: &str, like: impl FnMut(&Progress) -> bool) -> Progress {
+        let mut progress = self.follower.progress();
+        let waited = tokio::time::timeout(Duration::from_secs(60), progress.wait_for(like)).await;
+        let Ok(reached) = waited else { panic!("{what}: still {:?}", *self.follower.progress().borrow()) };
+        reached.unwrap().clone()
+    }
+
+    /// Waits until this block is the last applied one and the chain is running.
+    pub(crate) async fn reaches(&self, node: &Node, hash: &str) {
+        let end = tokio::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            let last = node.store.last_applied().await.unwrap();
+            let state = node.events.state();
+            if last.is_some_and(|last| last.hash.to_string() == hash) && state == ChainState::Running {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < end, "{hash} is not reached: {last:?}, {state}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn end(self) {
+        self.stop.ask();
+        self.task.await.unwrap().unwrap();
+    }
 }
 
 /// Everything can be taken back, and nothing is slow: the caches of tests are small.
@@ -136,6 +183,19 @@ impl Node {
         let options =
             FollowOptions { retry: std::time::Duration::from_millis(1), ..FollowOptions::default() };
         Follower::new(self.chain.clone(), source, options, Stop::default())
+    }
+
+    /// Follows a source in the background, with pauses short enough for a test.
+    pub(crate) fn start(&self, source: Arc<dyn BlockSource>) -> Following {
+        let (wait, retry) = (Duration::from_millis(20), Duration::from_millis(1));
+        self.start_with(source, FollowOptions { wait, retry, ..FollowOptions::default() })
+    }
+
+    pub(crate) fn start_with(&self, source: Arc<dyn BlockSource>, options: FollowOptions) -> Following {
+        let stop = Stop::default();
+        let follower = Follower::new(self.chain.clone(), source, options, stop.clone());
+        let running = follower.clone();
+        Following { follower, stop, task: tokio::spawn(async move { running.follow().await }) }
     }
 
     /// The UTXO set as it was kept with each block.

@@ -4,12 +4,19 @@
 
 mod asynchronous;
 mod bad_branches;
+mod big_block;
 mod coins;
 mod core_chains;
 mod data;
+mod events;
+mod growing_files;
+mod health;
 mod real_blocks;
 mod refused_blocks;
+#[path = "../../../sources/tests/bitcoin/regtest_maker.rs"]
+mod regtest_maker;
 mod rivals;
 mod rows;
 mod scripted;
 mod trouble;
+mod wedges;

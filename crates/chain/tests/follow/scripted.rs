@@ -22,6 +22,14 @@ struct State {
     rejected: Vec<BlockHash>,
     /// Errors to answer the next reads of blocks with.
     failures: Vec<SourceError>,
+    /// What every call is answered with while the source is down.
+    down: Option<SourceError>,
+    /// How many calls it was asked while it was down.
+    asked_in_vain: u64,
+    /// Blocks whose transactions may write over older ones.
+    overwriting: Vec<BlockHash>,
+    /// How often each block was read.
+    reads: HashMap<BlockHash, u32>,
 }
 
 impl Scripted {
@@ -45,6 +53,39 @@ impl Scripted {
         self.state.lock().unwrap().failures.push(error);
     }
 
+    /// Answers every call with this error until it is up again.
+    pub(crate) fn go_down(&self, error: SourceError) {
+        self.state.lock().unwrap().down = Some(error);
+    }
+
+    /// Answers again. Returns how many calls were in vain.
+    pub(crate) fn come_up(&self) -> u64 {
+        let mut state = self.state.lock().unwrap();
+        state.down = None;
+        std::mem::take(&mut state.asked_in_vain)
+    }
+
+    /// Lets a block write over older transactions.
+    pub(crate) fn let_overwrite(&self, hash: BlockHash) {
+        self.state.lock().unwrap().overwriting.push(hash);
+    }
+
+    /// How often a block was read.
+    pub(crate) fn reads(&self, hash: &BlockHash) -> u32 {
+        self.state.lock().unwrap().reads.get(hash).copied().unwrap_or_default()
+    }
+
+    fn up(&self) -> Result<(), SourceError> {
+        let mut state = self.state.lock().unwrap();
+        match state.down.clone() {
+            Some(error) => {
+                state.asked_in_vain += 1;
+                Err(error)
+            }
+            None => Ok(()),
+        }
+    }
+
     fn best(&self) -> Vec<BlockHash> {
         let state = self.state.lock().unwrap();
         let good = |branch: &&Vec<BlockHash>| !branch.iter().any(|hash| state.rejected.contains(hash));
@@ -59,6 +100,7 @@ impl BlockSource for Scripted {
     }
 
     async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
+        self.up()?;
         let best = self.best();
         Ok(best.last().map(|hash| ChainPoint::new(Height(best.len() as u32 - 1), *hash)))
     }
@@ -80,7 +122,9 @@ impl BlockSource for Scripted {
     }
 
     async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+        self.up()?;
         let mut state = self.state.lock().unwrap();
+        *state.reads.entry(*hash).or_default() += 1;
         match state.failures.pop() {
             Some(error) => Err(error),
             None => Ok(state.known.get(hash).cloned()),
@@ -113,8 +157,8 @@ impl BlockSource for Scripted {
         None
     }
 
-    fn allows_overwrite(&self, _: Height, _: &BlockHash) -> bool {
-        false
+    fn allows_overwrite(&self, _: Height, hash: &BlockHash) -> bool {
+        self.state.lock().unwrap().overwriting.contains(hash)
     }
 }
 

@@ -45,7 +45,7 @@ async fn at_start_ahead_behind_and_elsewhere_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_pass_is_tried_again_and_a_malformed_body_is_an_error_that_names_it() {
+async fn what_may_pass_is_tried_again_and_a_malformed_body_is_rejected_by_name() {
     let node = Node::new(RollbackMode::Follower);
     let source = Scripted::new(true);
     let trunk = longer(&[], "trunk", 10);
@@ -82,9 +82,12 @@ async fn what_may_pass_is_tried_again_and_a_malformed_body_is_an_error_that_name
         cause: Box::new(ConvertError::RepeatedTransactions { hash: trunk[3].hash }),
     };
     source.fail_next(malformed.clone());
-    let error = node.follow_shared(source).catch_up().await.unwrap_err();
-    assert_eq!(error, ChainError::Source(malformed));
-    assert!(error.to_string().contains(&trunk[3].hash.to_string()), "{error}");
+    let follower = node.follow_shared(source);
+    follower.catch_up().await.unwrap();
+    let rejected = follower.rejected();
+    assert_eq!(rejected[0].cause, ChainError::Source(malformed));
+    assert_eq!(rejected[0].hash, trunk[3].hash);
+    assert!(rejected[0].cause.to_string().contains(&trunk[3].hash.to_string()), "{}", rejected[0].cause);
     node.sound().await;
 }
 

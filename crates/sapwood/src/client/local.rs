@@ -82,6 +82,7 @@ impl Local {
             progress: Some(watch::channel(progress).1),
             directory: Some(directory.path().to_owned()),
             ready_lag: u64::MAX,
+            no_block_after: None,
             disk_limit: None,
         };
         let random = || RandomState::new().hash_one(0u8);
@@ -127,6 +128,7 @@ async fn last_known(store: &EmbeddedStore) -> Result<Progress, StoreError> {
     let tip = noted.filter(|noted| Some(noted.height) > height).or(applied);
     let mut progress = Progress::default();
     (progress.height, progress.tip) = (height, tip);
+    (progress.source.tip, progress.source.best_height) = (tip, tip.map(|tip| tip.height));
     Ok(progress)
 }
 

@@ -5,11 +5,13 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use sapwood_chain::{
-    ApplyMode, Chain, ChainError, ChainOptions, DEFAULT_QUEUE, Events, FollowOptions, Follower, Stop,
+    ApplyMode, Chain, ChainError, ChainOptions, DEFAULT_QUEUE, Events, FollowOptions, Follower, Rejected,
+    Stop,
 };
+use sapwood_pruner::{Bodies, Pruner, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 use sapwood_sources::{
-    BlockSource as _, ChainPoint,
+    BlockSource as _, ChainPoint, SourceView,
     bitcoin::{BlkOptions, BlkSource, Network, blk::BlkReport},
 };
 use sapwood_store::{RollbackMode, Store, StoreRead as _};
@@ -44,21 +46,24 @@ pub(crate) struct ImportBitcoin {
     /// The block before the first one in the files, as HEIGHT:HASH, for files that begin later than the chain.
     #[arg(long, value_name = "HEIGHT:HASH", value_parser = parse_anchor)]
     after: Option<ChainPoint>,
-    /// Keep an index of unspent outputs by address. Cannot be changed later.
+    /// Keep an index of unspent outputs by address. Fixed when the data directory is made; need not be repeated.
     #[arg(long)]
     address_index: bool,
     /// Keep the hash of the UTXO set rolling with each block.
     #[arg(long)]
     utxo_hash: bool,
-    /// Blocks a record is kept after it settled.
-    #[arg(long, default_value_t = sapwood_rules::policy::DEFAULT_RETENTION)]
-    retention: u32,
-    /// How many blocks can be taken back. As many as the retention unless given.
+    /// Blocks a record is kept after it settled. What the data directory has unless given, 288 for a new one.
+    #[arg(long, value_name = "BLOCKS")]
+    retention: Option<u32>,
+    /// How many blocks can be rolled back. What the data directory has unless given, as many as the retention for a new one.
     #[arg(long, value_name = "BLOCKS")]
     reorg_window: Option<u32>,
-    /// Blocks before a coinbase's outputs may be spent.
-    #[arg(long, value_name = "BLOCKS", default_value_t = sapwood_rules::policy::DEFAULT_COINBASE_MATURITY)]
-    coinbase_maturity: u32,
+    /// Blocks before a coinbase's outputs may be spent. What the data directory has unless given, 100 for a new one.
+    #[arg(long, value_name = "BLOCKS")]
+    coinbase_maturity: Option<u32>,
+    /// Keep every record: prune nothing while importing. `sapwood run` prunes later.
+    #[arg(long)]
+    keep_all: bool,
     /// Apply blocks by a worker of its own, while the next ones are read.
     #[arg(long)]
     asynchronous: bool,
@@ -85,22 +90,20 @@ impl ImportBitcoin {
     async fn run(self) -> anyhow::Result<()> {
         let stop = Stop::default();
         stop_on_signals(stop.clone())?;
-        let policy = Policy {
-            reorg_window: self.reorg_window.unwrap_or(self.retention.max(1)),
-            coinbase_maturity: self.coinbase_maturity,
-            ..Policy::with_retention(self.retention)
-        };
+        let directory = self.data.directory();
+        let made = directory.read()?;
+        let policy = self.policy();
         policy.validate()?;
         // Everything that can be wrong with what was asked for comes before anything is made.
         let source = self.open_source(self.after, stop.clone()).await?;
-        let directory = self.data.directory();
+        ensure!(source.report().blocks > 0, "the files hold no block at all: nothing was imported");
         if !directory.store().exists() {
             refuse_if_nothing_connects(&source.report())?;
         }
         let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: self.network.to_string(),
-            address_index: self.address_index,
+            address_index: self.address_index || made.is_some_and(|made| made.address_index),
             configuration: self.bodies.file()?,
         };
         directory.claim(&node_file)?;
@@ -114,7 +117,12 @@ impl ImportBitcoin {
         let chain_options = ChainOptions { mode, rollback: RollbackMode::Follower };
         let bodies = Arc::new(self.bodies.open(&directory, &store).await?);
         let shared: Arc<dyn Store> = Arc::new(store.clone());
-        let chain = Chain::with_bodies(shared, Events::default(), chain_options, bodies);
+        let chain = Chain::with_bodies(
+            Arc::clone(&shared),
+            Events::default(),
+            chain_options,
+            Arc::clone(&bodies) as _,
+        );
         let source = match node::anchor(&chain, &source).await? {
             Some(anchor) if self.after.is_none() => self.open_source(Some(anchor), stop.clone()).await?,
             _ => source,
@@ -122,6 +130,15 @@ impl ImportBitcoin {
         let report = source.report();
         say_what_is_odd(&report);
         let has_more = has_more(&chain, &source, self.after).await?;
+        let prune = PrunerOptions::with_policy(policy);
+        let pruning = match self.keep_all {
+            true => None,
+            false => {
+                let (events, bodies) = (chain.events().clone(), Bodies::clone(&bodies));
+                let clock = Arc::new(SystemClock);
+                Some(Pruner::start(Arc::clone(&shared), events, Some(bodies), prune.clone(), clock).await?)
+            }
+        };
         let follow = FollowOptions { stop_at: self.stop_at.map(Height), ..FollowOptions::default() };
         let follower = Follower::new(chain.clone(), Arc::new(source.clone()), follow, stop.clone());
         let (bar, drawing) = follow_bar(follower.progress());
@@ -135,9 +152,25 @@ impl ImportBitcoin {
         .await;
         drawing.abort();
         bar.finish_and_clear();
-        chain.close().await?;
+        let closed = chain.close().await;
+        if let Some(pruning) = &pruning {
+            pruning.stop().await;
+        }
+        closed?;
         result?;
+        let pruned = match pruning {
+            None => None,
+            Some(pruning) => {
+                let before = pruning.status().await?.totals.deleted;
+                let rest = match !stop.is_asked() && pruning.is_enabled() {
+                    true => prune_the_rest(shared, Bodies::clone(&bodies), prune).await?,
+                    false => 0,
+                };
+                Some(before + rest)
+            }
+        };
 
+        let view = source.survey().await?;
         let tip = report.tip;
         if has_more {
             crate::status::note_tip(&store, tip).await?;
@@ -156,28 +189,44 @@ impl ImportBitcoin {
                 "rejected": follower.rejected().iter().map(|rejected| serde_json::json!({
                     "hash": rejected.hash.to_string(), "cause": rejected.cause.to_string() })).collect::<Vec<_>>(),
                 "unconnected": report.unconnected,
+                "pruned": pruned,
                 "bytes_passed_over": report.notes.iter().map(|note| note.skipped).sum::<u64>(),
                 "cut_off": report.notes.iter().filter(|note| note.torn.is_some()).count(),
                 "seconds": seconds,
                 "interrupted": stop.is_asked(),
             });
             println!("{}", serde_json::to_string_pretty(&summary)?);
+        } else {
+            match last {
+                Some(last) => println!(
+                    "{} with {} transactions in {seconds:.1} s; the last one is {last}",
+                    blocks(figures.apply.count),
+                    figures.transactions
+                ),
+                None => println!("no block was imported"),
+            }
+            if let Some(pruned @ 1..) = pruned {
+                println!("{pruned} records were pruned");
+            }
+            if stop.is_asked() {
+                println!("stopped on request; the same command goes on from here");
+            }
+        }
+        // What was asked for, or less because it was asked to stop, is no failure.
+        if stop.is_asked() {
             return Ok(());
         }
-        for rejected in follower.rejected() {
-            println!("not part of the chain: {}", rejected.cause);
+        refuse_if_something_is_left(&follower.rejected(), &source.report(), &view)
+    }
+
+    /// The policy as it is given. What a data directory promised before is not shortened by it.
+    fn policy(&self) -> Policy {
+        let base = self.retention.map_or_else(Policy::default, Policy::with_retention);
+        Policy {
+            reorg_window: self.reorg_window.unwrap_or(base.retention.max(1)),
+            coinbase_maturity: self.coinbase_maturity.unwrap_or(base.coinbase_maturity),
+            ..base
         }
-        match last {
-            Some(last) => println!(
-                "{} blocks with {} transactions in {seconds:.1} s; the last one is {last}",
-                figures.apply.count, figures.transactions
-            ),
-            None => println!("nothing was imported"),
-        }
-        if stop.is_asked() {
-            println!("stopped on request; the same command goes on from here");
-        }
-        Ok(())
     }
 
     /// Reads the headers of all blocks.
@@ -202,9 +251,6 @@ impl ImportBitcoin {
 
 /// Says what is no error, but not as it should be.
 fn say_what_is_odd(report: &BlkReport) {
-    if report.blocks == 0 {
-        eprintln!("the files hold no block at all");
-    }
     for note in &report.notes {
         let path = note.path.display();
         if note.skipped > 0 {
@@ -214,12 +260,59 @@ fn say_what_is_odd(report: &BlkReport) {
             eprintln!("{path}: the block at byte {offset} is cut off or damaged, and does not count");
         }
     }
-    if let (1.., Some(orphan)) = (report.unconnected, report.orphans.first()) {
-        eprintln!(
-            "{} blocks hang in the air, because a block before them is not in the files; the first is {}, which follows {}",
-            report.unconnected, orphan.hash, orphan.parent
-        );
+}
+
+/// `1 block`, `2 blocks`.
+fn blocks(count: u64) -> String {
+    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
+}
+
+/// Prunes what became prunable with the last blocks, and says how many records went.
+async fn prune_the_rest(
+    store: Arc<dyn Store>,
+    bodies: Bodies,
+    options: PrunerOptions,
+) -> anyhow::Result<u64> {
+    if store.last_applied().await?.is_none() {
+        return Ok(0);
     }
+    let pruner = Pruner::offline(store, Some(bodies), options, Arc::new(SystemClock)).await?;
+    let job = pruner.prune_now(None)?;
+    let job = pruner.wait(job).await;
+    pruner.stop().await;
+    Ok(job.map_or(0, |job| job.counts.deleted))
+}
+
+/// Everything that is in the files and not in the store is an error that says so.
+fn refuse_if_something_is_left(
+    rejected: &[Rejected],
+    report: &BlkReport,
+    view: &SourceView,
+) -> anyhow::Result<()> {
+    let mut left = Vec::new();
+    if let Some(first) = rejected.first() {
+        let mut text = format!(
+            "{} refused; the first is {}: {}",
+            blocks(rejected.len() as u64),
+            first.hash,
+            first.cause
+        );
+        if let Some(branch) = view.rejected {
+            let built = blocks(branch.descendants.into());
+            text += &format!("; {built} are built on {}, more than what was imported has", branch.block);
+        }
+        left.push(text);
+    }
+    if let (1.., Some(orphan)) = (report.unconnected, report.orphans.first()) {
+        left.push(format!(
+            "{} without a known parent; the first is {}, which follows {}: give the files in between",
+            blocks(report.unconnected as u64),
+            orphan.hash,
+            orphan.parent
+        ));
+    }
+    ensure!(left.is_empty(), "not everything was imported: {}", left.join("; "));
+    Ok(())
 }
 
 /// With nothing applied there is nothing that files could go on from.
@@ -264,10 +357,19 @@ async fn has_more(chain: &Chain, source: &BlkSource, after: Option<ChainPoint>) 
         eprintln!("the files end with {tip}, and all of that is applied already");
         return Ok(false);
     }
+    if let Some(floor) = chain.store().rollback_floor().await?
+        && tip.height < floor
+    {
+        eprintln!(
+            "the files end with {tip}, below {floor}, the lowest height a rollback can reach: what is applied is newer, so nothing \
+             was imported"
+        );
+        return Ok(false);
+    }
     ensure!(
         tip.height > last.height,
         "the files end with {tip} and do not have {last}, the last applied block. Nothing was changed: give files that go on \
-         from it, or take blocks back first with `sapwood rollback`"
+         from it, or roll back first with `sapwood rollback`"
     );
     Ok(true)
 }

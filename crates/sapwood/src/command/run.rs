@@ -7,17 +7,19 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::Context as _;
+use async_trait::async_trait;
 use clap::Args;
-use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
+use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Progress, Stop};
 use sapwood_pruner::PrunerOptions;
 use sapwood_server::{address::ChainKind, grpc::Feed};
 use sapwood_sources::{
-    BlockSource, ChainPoint,
-    bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource},
+    BlockSource, ChainPoint, LazySource, Open, SourceError,
+    bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource, rpc::RpcClient},
 };
 use sapwood_store::{AddressIndexing, Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, Mode, SourceKind, required_maturity},
@@ -68,14 +70,10 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         let stop = Stop::default();
         let hangups = stop_on_signals_of_a_service(stop.clone())?;
         let network = config.network()?;
-        let opened = match config.source.kind {
-            SourceKind::Feed => None,
-            _ => {
-                let opening = Opened::open(config, network, None, stop.clone());
-                let Some(opened) = stop.or(opening).await else { return Ok(()) };
-                Some(opened?)
-            }
-        };
+        // An address that cannot be one is refused now; whether anything answers there is found out while reads are served.
+        if config.source.kind == SourceKind::Node {
+            RpcClient::new(node_options(config, network))?;
+        }
         let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: network.to_string(),
@@ -96,18 +94,12 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         let bodies = config.bodies.open(&directory, &store).await?;
         let shared: Arc<dyn Store> = Arc::new(store.clone());
         let chain = Chain::with_bodies(shared, Events::default(), chain_options, Arc::new(bodies.clone()));
-        let source = match &opened {
-            None => None,
-            Some(Opened::Node(source)) => Some(Arc::clone(source)),
-            Some(Opened::Files(files)) => Some(match node::anchor(&chain, files).await? {
-                None => Arc::new(files.clone()),
-                anchor => Opened::open(config, network, anchor, stop.clone()).await?.source(),
-            }),
-        };
-        let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
-        let follower = source.as_ref().map(|source| {
-            (Arc::clone(source), Follower::new(chain.clone(), Arc::clone(source), follow, stop.clone()))
+        let source: Option<Arc<dyn BlockSource>> = (config.source.kind != SourceKind::Feed).then(|| {
+            let opener = Opener { config: config.clone(), network, chain: chain.clone(), stop: stop.clone() };
+            Arc::new(LazySource::new(source_name(config, network), network, opener)) as _
         });
+        let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
+        let follower = source.as_ref().map(|source| Follower::new(chain.clone(), Arc::clone(source), follow, stop.clone()));
         let feed = match &source {
             None => Feed::Open,
             Some(source) => {
@@ -119,7 +111,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             chain: chain.clone(),
             kind: ChainKind::Bitcoin(network.into()),
             address_index: AddressIndexing { address: config.chain.address_index, credential: false },
-            progress: follower.as_ref().map(|(_, follower)| follower.progress()),
+            progress: follower.as_ref().map(Follower::progress),
             directory: directory.path().to_owned(),
             feed,
             bodies: Some(bodies),
@@ -133,6 +125,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             host_names: config.servers.host_names.clone(),
             refresh: config.servers.refresh.0,
             ready_lag: config.servers.ready_lag,
+            no_block_after: Some(config.source.no_block_alert.0).filter(|after| !after.is_zero()),
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
         })
         .await?;
@@ -154,9 +147,9 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
                 // What was queued is applied before the end.
                 chain.close().await
             }
-            Some((source, follower)) => {
+            Some(follower) => {
                 let (bar, drawing) = follow_bar(follower.progress());
-                let noting = tokio::spawn(note_tips(source, store.clone()));
+                let noting = tokio::spawn(note_tips(follower.progress(), store.clone()));
                 let result = follower.follow().await;
                 noting.abort();
                 drawing.abort();
@@ -176,62 +169,87 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
 }
 
 /// Writes down now and then how far the source is.
-async fn note_tips(source: Arc<dyn BlockSource>, store: EmbeddedStore) {
+async fn note_tips(progress: watch::Receiver<Progress>, store: EmbeddedStore) {
+    let mut noted = None;
     loop {
-        if let Ok(Some(tip)) = source.tip().await
-            && let Err(error) = note_tip(&store, tip).await
-        {
-            tracing::warn!(%error, "the source's last block could not be written down");
+        let tip = progress.borrow().source.tip;
+        if let Some(tip) = tip.filter(|tip| noted != Some(*tip)) {
+            match note_tip(&store, tip).await {
+                Ok(()) => noted = Some(tip),
+                Err(error) => tracing::warn!(%error, "the source's last block could not be written down"),
+            }
         }
         tokio::time::sleep(NOTE_EVERY).await;
     }
 }
 
-/// A source that has been opened.
-enum Opened {
-    Files(BlkSource),
-    Node(Arc<dyn BlockSource>),
+/// How the node of the configuration is asked. The follower tries again by itself, and shows why.
+fn node_options(config: &Config, network: Network) -> RpcOptions {
+    let source = &config.source;
+    let auth = if source.user.is_empty() {
+        Auth::cookie_in(&source.node_directory, network)
+    } else {
+        Auth::Password { user: source.user.clone(), password: source.password.clone() }
+    };
+    RpcOptions {
+        raw_above: Some(config.bodies.above()),
+        attempts: 3,
+        warmup: Duration::ZERO,
+        timeout: Duration::from_secs(30),
+        ..RpcOptions::new(network, source.node_url.clone(), auth)
+    }
 }
 
-impl Opened {
-    async fn open(
-        config: &Config,
-        network: Network,
-        anchor: Option<ChainPoint>,
-        stop: Stop,
-    ) -> anyhow::Result<Self> {
-        let source = &config.source;
-        let raw_above = Some(config.bodies.above());
-        match source.kind {
-            SourceKind::Feed => anyhow::bail!("a node that is fed has no source"),
-            SourceKind::Blocks => {
-                let options =
-                    BlkOptions { anchor, raw_above, ..BlkOptions::new(network, source.blocks.clone()) };
-                let open = move || {
-                    BlkSource::open(options, |_| match stop.is_asked() {
-                        true => ControlFlow::Break(()),
-                        false => ControlFlow::Continue(()),
-                    })
-                };
-                Ok(Opened::Files(tokio::task::spawn_blocking(open).await.context("reading headers")??))
-            }
-            SourceKind::Node => {
-                let auth = if source.user.is_empty() {
-                    Auth::cookie_in(&source.node_directory, network)
-                } else {
-                    Auth::Password { user: source.user.clone(), password: source.password.clone() }
-                };
-                let options =
-                    RpcOptions { raw_above, ..RpcOptions::new(network, source.node_url.clone(), auth) };
-                Ok(Opened::Node(Arc::new(RpcSource::connect(options).await?)))
-            }
+/// What to call the source before it is open.
+fn source_name(config: &Config, network: Network) -> String {
+    let source = &config.source;
+    match source.kind {
+        SourceKind::Blocks => {
+            let places: Vec<_> = source.blocks.iter().map(|place| place.display().to_string()).collect();
+            format!("{network} block files in {}", places.join(", "))
+        }
+        SourceKind::Node => format!("{network} node at {}", source.node_url),
+        SourceKind::Feed => "a feed".into(),
+    }
+}
+
+/// Opens the source of the configuration.
+struct Opener {
+    config: Config,
+    network: Network,
+    chain: Chain,
+    stop: Stop,
+}
+
+#[async_trait]
+impl Open for Opener {
+    async fn open(&self) -> Result<Arc<dyn BlockSource>, SourceError> {
+        if self.config.source.kind == SourceKind::Node {
+            return Ok(Arc::new(RpcSource::connect(node_options(&self.config, self.network)).await?));
+        }
+        let files = self.files(None).await?;
+        let anchor = node::anchor(&self.chain, &files).await;
+        match anchor.map_err(|error| SourceError::Applied { cause: format!("{error:#}") })? {
+            None => Ok(Arc::new(files)),
+            anchor => Ok(Arc::new(self.files(anchor).await?)),
         }
     }
+}
 
-    fn source(self) -> Arc<dyn BlockSource> {
-        match self {
-            Opened::Files(files) => Arc::new(files),
-            Opened::Node(source) => source,
-        }
+impl Opener {
+    /// Reads the headers of all block files.
+    async fn files(&self, anchor: Option<ChainPoint>) -> Result<BlkSource, SourceError> {
+        let raw_above = Some(self.config.bodies.above());
+        let blocks = self.config.source.blocks.clone();
+        let options = BlkOptions { anchor, raw_above, ..BlkOptions::new(self.network, blocks) };
+        let stop = self.stop.clone();
+        let open = move || {
+            BlkSource::open(options, |_| match stop.is_asked() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.map_err(|error| SourceError::Task { cause: error.to_string() })?
     }
 }

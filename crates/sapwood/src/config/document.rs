@@ -28,6 +28,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("source.node_directory", "The node's data directory, where its cookie is. Unless a user is given."),
     ("source.user", "The user for the node's JSON-RPC."),
     ("source.password", "The user's password. Better given by SAPWOOD_SOURCE_PASSWORD than in a file."),
+    ("source.no_block_alert", "With no new block for longer than this there is an alert. 0s for never."),
     ("apply", "How blocks are applied."),
     ("apply.mode", "\"sync\": one after the other. \"async\": by a worker of its own, through a queue."),
     ("apply.queue", "How many blocks may wait in the queue."),

@@ -52,7 +52,7 @@ pub(crate) enum SourceKind {
     Feed,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Source {
     pub(crate) kind: SourceKind,
@@ -61,6 +61,21 @@ pub(crate) struct Source {
     pub(crate) node_directory: PathBuf,
     pub(crate) user: String,
     pub(crate) password: String,
+    pub(crate) no_block_alert: Span,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self {
+            kind: SourceKind::Blocks,
+            blocks: Vec::new(),
+            node_url: String::new(),
+            node_directory: PathBuf::new(),
+            user: String::new(),
+            password: String::new(),
+            no_block_alert: Span(Duration::from_secs(2 * 60 * 60)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,6 +52,8 @@ pub(crate) struct Parts {
     pub(crate) refresh: Duration,
     /// With more blocks to go than this, the node is not ready.
     pub(crate) ready_lag: u64,
+    /// With no block for longer than this there is an alert. `None` for never.
+    pub(crate) no_block_after: Option<Duration>,
     /// Disk use above which there is an alert.
     pub(crate) disk_limit: Option<u64>,
 }
@@ -111,6 +113,7 @@ impl Serving {
             progress: parts.progress,
             directory: Some(directory.clone()),
             ready_lag: parts.ready_lag,
+            no_block_after: parts.no_block_after,
             disk_limit: parts.disk_limit,
         });
         // From here on a failure has to end what runs, so it is part of what is ended.

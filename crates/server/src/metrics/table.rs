@@ -1,7 +1,7 @@
 //! Every metric that comes from the report: where its value stands.
 
 use super::Kind::{self, Counter, Gauge};
-use crate::status::{StatusReport, report::TimingReport};
+use crate::status::{SourceReport, StatusReport, report::TimingReport};
 
 /// The values of labels, in the order of the labels, and the value.
 pub type Value = (Vec<String>, f64);
@@ -70,7 +70,12 @@ fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
 }
 
 /// The states a chain can be in.
-const STATES: [&str; 5] = ["resetting", "catching_up", "running", "reorganising", "stopped"];
+const STATES: [&str; 6] = ["resetting", "catching_up", "running", "reorganising", "stalled", "stopped"];
+
+/// A number of the source's report, if the node follows a source and it is known.
+fn source(report: &StatusReport, read: impl FnOnce(&SourceReport) -> Option<f64>) -> Vec<Value> {
+    maybe(report.chain.source.as_ref().and_then(read))
+}
 
 /// Every metric that comes from the report.
 pub const OURS: &[Metric] = &[
@@ -114,16 +119,113 @@ pub const OURS: &[Metric] = &[
         "1 for the state the chain is in, 0 for the others",
         |r| labelled(STATES.into_iter().map(|state| (state, f64::from(u8::from(state == r.chain.state))))),
     ),
-    metric("sapwood_tip_height", Gauge, &[], "Height of the last block the source has", |r| {
+    metric("sapwood_tip_height", Gauge, &[], "Height of the last block of the source's best chain", |r| {
         height(r.chain.tip.as_ref().map(|block| block.height))
     }),
+    metric(
+        "sapwood_source_state",
+        Gauge,
+        &["state"],
+        "1 for how the node and its source get on, 0 for the others. Missing without a source",
+        |r| {
+            let states = sapwood_chain::SourceState::ALL.map(sapwood_chain::SourceState::name);
+            let is = |source: &SourceReport, state| f64::from(u8::from(source.state == state));
+            let source = r.chain.source.as_ref();
+            source
+                .map(|source| labelled(states.into_iter().map(|state| (state, is(source, state)))))
+                .unwrap_or_default()
+        },
+    ),
+    metric(
+        "sapwood_source_best_height",
+        Gauge,
+        &[],
+        "Greatest height the source knows of: headers, refused blocks with what is built on them and blocks behind a gap included",
+        |r| source(r, |source| source.best_height.map(f64::from)),
+    ),
+    metric("sapwood_source_contact_seconds", Gauge, &[], "Seconds since the source answered last", |r| {
+        source(r, |source| source.last_contact_seconds)
+    }),
+    metric("sapwood_source_errors_total", Counter, &[], "Times the source failed to answer", |r| {
+        source(r, |source| Some(source.errors as f64))
+    }),
+    metric(
+        "sapwood_source_unreachable_seconds",
+        Gauge,
+        &[],
+        "Seconds for which the source has not answered. Missing while it does",
+        |r| source(r, |source| source.unreachable.as_ref().map(|failing| failing.seconds)),
+    ),
+    metric(
+        "sapwood_source_failed_attempts",
+        Gauge,
+        &[],
+        "Times in a row the source failed to answer. Missing while it does",
+        |r| source(r, |source| source.unreachable.as_ref().map(|failing| failing.attempts as f64)),
+    ),
+    metric(
+        "sapwood_bodies_unreachable_seconds",
+        Gauge,
+        &[],
+        "Seconds for which bodies of large transactions cannot be kept. Missing while they can",
+        |r| source(r, |source| source.bodies.as_ref().map(|failing| failing.seconds)),
+    ),
+    metric(
+        "sapwood_bodies_failed_attempts",
+        Gauge,
+        &[],
+        "Times in a row a body could not be kept. Missing while they can",
+        |r| source(r, |source| source.bodies.as_ref().map(|failing| failing.attempts as f64)),
+    ),
+    metric(
+        "sapwood_refused_block_height",
+        Gauge,
+        &[],
+        "Height of the block at which the source's chain cannot be followed further. Missing if there is none",
+        |r| source(r, |source| source.refused.as_ref().map(|refused| f64::from(refused.height))),
+    ),
+    metric(
+        "sapwood_refused_block_descendants",
+        Gauge,
+        &[],
+        "Blocks built on the refused block. Missing if there is none",
+        |r| source(r, |source| source.refused.as_ref().map(|refused| f64::from(refused.descendants))),
+    ),
+    metric(
+        "sapwood_refused_block_attempts",
+        Gauge,
+        &[],
+        "Times the refused block was tried. Missing if there is none",
+        |r| source(r, |source| source.refused.as_ref().map(|refused| f64::from(refused.attempts))),
+    ),
+    metric(
+        "sapwood_source_gap_blocks",
+        Gauge,
+        &[],
+        "Blocks of the source that wait for one it does not have. Missing if there are none",
+        |r| source(r, |source| source.gap.as_ref().map(|gap| f64::from(gap.waiting))),
+    ),
+    metric(
+        "sapwood_fork_floor_height",
+        Gauge,
+        &[],
+        "Lowest height a rollback can reach, while the source's chain leaves the applied one below it. Missing otherwise",
+        |r| source(r, |source| source.below_floor.as_ref().map(|below| f64::from(below.floor))),
+    ),
+    metric(
+        "sapwood_last_block_seconds",
+        Gauge,
+        &[],
+        "Seconds since a block was applied last, or since the start if none was. Missing without a source",
+        |r| maybe(r.chain.last_block_seconds),
+    ),
     metric("sapwood_applied_height", Gauge, &[], "Height of the last applied block", |r| {
         height(r.chain.applied.as_ref().map(|block| block.height))
     }),
     metric("sapwood_rollback_floor_height", Gauge, &[], "Lowest height a rollback can reach", |r| {
         height(r.chain.rollback_floor)
     }),
-    metric("sapwood_lag_blocks", Gauge, &[], "Blocks the source has and that are not applied", |r| {
+    metric("sapwood_lag_blocks", Gauge, &[], "Blocks the source knows of and that are not applied", |r| {
         maybe(r.chain.lag_blocks.map(|lag| lag as f64))
     }),
     metric("sapwood_catch_up_seconds", Gauge, &[], "Estimated time until all blocks are applied", |r| {

@@ -4,7 +4,10 @@ use sapwood_chain::ChainState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::report::StatusReport;
+use super::{
+    report::{ChainReport, StatusReport},
+    source,
+};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -28,11 +31,17 @@ pub struct Alert {
 }
 
 /// The name of every alert there is.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 18] = [
     "status_incomplete",
     "store_refuses_writes",
     "engine_errors",
     "chain_stopped",
+    "source_unreachable",
+    "block_refused",
+    "source_gap",
+    "fork_below_floor",
+    "bodies_unreachable",
+    "no_new_block",
     "lag",
     "disk_limit",
     "job_failed",
@@ -55,7 +64,7 @@ pub struct Readiness {
 /// Whether the node is ready: reconciled with its source, able to write, and not too far behind.
 pub(crate) fn readiness(
     state: ChainState,
-    lag_blocks: Option<u64>,
+    chain: &ChainReport,
     ready_lag: u64,
     refuses_writes: Option<&str>,
 ) -> Readiness {
@@ -64,10 +73,14 @@ pub(crate) fn readiness(
         ChainState::Resetting => reasons.push("the chain is not reconciled with its source yet".to_owned()),
         ChainState::Stopped => reasons.push("the chain is not followed any more".to_owned()),
         ChainState::Offline => reasons.push("no node runs on this data directory".to_owned()),
-        ChainState::CatchingUp | ChainState::Running | ChainState::Reorganising => {}
+        ChainState::Stalled if chain.source.is_none() => {
+            reasons.push("the chain cannot go on for now".to_owned());
+        }
+        ChainState::CatchingUp | ChainState::Running | ChainState::Reorganising | ChainState::Stalled => {}
     }
+    reasons.extend(source::not_ready(chain));
     reasons.extend(refuses_writes.map(str::to_owned));
-    if let Some(lag) = lag_blocks.filter(|lag| *lag > ready_lag) {
+    if let Some(lag) = chain.lag_blocks.filter(|lag| *lag > ready_lag) {
         reasons.push(format!("{lag} blocks are not applied yet; ready from {ready_lag} on"));
     }
     Readiness { ready: reasons.is_empty(), reasons }
@@ -77,11 +90,12 @@ pub(crate) fn readiness(
 pub(crate) fn alerts(
     report: &StatusReport,
     ready_lag: u64,
+    no_block_after: Option<f64>,
     refuses_writes: Option<&str>,
     unreadable: &[String],
 ) -> Vec<Alert> {
     use AlertLevel::*;
-    let mut found = Vec::new();
+    let mut found = source::alerts(&report.chain, no_block_after);
     let mut alert = |level, name: &str, text: String| found.push(Alert { level, name: name.into(), text });
     for problem in unreadable {
         alert(Critical, "status_incomplete", format!("the status could not be read in full: {problem}"));
@@ -152,13 +166,24 @@ pub(crate) fn alerts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{HoldReport, report::EngineReport};
+    use crate::status::{
+        HoldReport, SourceReport,
+        report::{BlockReport, EngineReport},
+        source::{BelowFloorReport, FailingReport, GapReport, RefusedReport},
+    };
 
     fn healthy() -> StatusReport {
         let mut report = StatusReport::default();
         report.prune.enabled = true;
         report.chain.state = "running".into();
+        report.chain.source = Some(SourceReport { state: "following".into(), ..SourceReport::default() });
+        report.chain.last_block_seconds = Some(60.0);
         report
+    }
+
+    /// Spoils what is known of the source.
+    fn source(spoil: impl FnOnce(&mut SourceReport)) -> impl FnOnce(&mut StatusReport) {
+        |report| spoil(report.chain.source.as_mut().unwrap())
     }
 
     fn hold(name: &str, keep_from: Option<u32>, expired: bool) -> HoldReport {
@@ -179,7 +204,7 @@ mod tests {
     fn names(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
         let mut report = healthy();
         spoil(&mut report);
-        alerts(&report, 10, None, &[]).into_iter().map(|alert| alert.name).collect()
+        alerts(&report, 10, Some(60.0), None, &[]).into_iter().map(|alert| alert.name).collect()
     }
 
     #[test]
@@ -196,6 +221,12 @@ mod tests {
         let mut seen: Vec<String> = [
             names(|report| report.engine = vec![background_errors]),
             names(|report| report.chain.state = "stopped".into()),
+            names(source(|source| source.unreachable = Some(FailingReport::default()))),
+            names(source(|source| source.bodies = Some(FailingReport::default()))),
+            names(source(|source| source.refused = Some(RefusedReport::default()))),
+            names(source(|source| source.gap = Some(GapReport::default()))),
+            names(source(|source| source.below_floor = Some(below_floor()))),
+            names(|report| report.chain.last_block_seconds = Some(61.0)),
             names(|report| report.chain.lag_blocks = Some(11)),
             names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
             names(|report| report.prune.last_error = Some("no".into())),
@@ -204,7 +235,10 @@ mod tests {
             names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
             names(|report| report.prune.holds = vec![hold("x", None, false)]),
             names(|report| report.prune.lag_blocks = Some(289)),
-            alerts(&healthy(), 10, Some("full"), &["x".into()]).into_iter().map(|alert| alert.name).collect(),
+            alerts(&healthy(), 10, None, Some("full"), &["x".into()])
+                .into_iter()
+                .map(|alert| alert.name)
+                .collect(),
         ]
         .concat();
         seen.sort();
@@ -213,13 +247,65 @@ mod tests {
         assert_eq!(seen, all, "every alert once, and none that is not listed");
     }
 
+    fn below_floor() -> BelowFloorReport {
+        BelowFloorReport { floor: 7, tip: BlockReport { height: 9, hash: "00".repeat(32) } }
+    }
+
+    /// What keeps the node from being ready, of a report that is healthy but for one thing.
+    fn reasons(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
+        let mut report = healthy();
+        spoil(&mut report);
+        let ready = readiness(ChainState::Running, &report.chain, 10, None);
+        assert_eq!(ready.ready, ready.reasons.is_empty());
+        ready.reasons
+    }
+
+    #[test]
+    fn c1_a_node_that_does_not_follow_its_source_is_not_ready_and_says_why() {
+        assert_eq!(reasons(|_| ()), [""; 0]);
+        assert_eq!(reasons(|report| report.chain.last_block_seconds = Some(1e9)), [""; 0], "a quiet chain");
+        let failing = FailingReport { seconds: 7.0, attempts: 3, error: "refused by the peer".into() };
+        let refused = |descendants, insisted| RefusedReport {
+            height: 6,
+            hash: "ab".repeat(32),
+            reason: "the coinbase takes 51".into(),
+            descendants,
+            insisted,
+            attempts: 1,
+        };
+        let said = |source_report: fn(&mut SourceReport, FailingReport)| {
+            let failing = failing.clone();
+            reasons(source(move |report| source_report(report, failing))).join("\n")
+        };
+        assert!(said(|source, failing| source.unreachable = Some(failing)).contains("refused by the peer"));
+        assert!(said(|source, failing| source.bodies = Some(failing)).contains("refused by the peer"));
+        let built = reasons(source(|source| source.refused = Some(refused(53, false)))).join("");
+        for part in ["block 6", &"ab".repeat(32), "the coinbase takes 51", "53 blocks"] {
+            assert!(built.contains(part), "{part} is not in: {built}");
+        }
+        assert_eq!(reasons(source(|source| source.refused = Some(refused(0, true)))).len(), 1);
+        assert_eq!(
+            reasons(source(|source| source.refused = Some(refused(0, false)))),
+            [""; 0],
+            "a block that nobody builds on is one that everybody refuses"
+        );
+        assert!(
+            reasons(source(|source| source.gap = Some(GapReport::default())))[0]
+                .contains("not in the source")
+        );
+        assert!(
+            reasons(source(|source| source.below_floor = Some(below_floor())))[0].contains("below height 7")
+        );
+        assert!(reasons(|report| report.chain.lag_blocks = Some(11))[0].contains("11 blocks"));
+    }
+
     #[test]
     fn the_worst_comes_first() {
         let mut report = healthy();
         report.prune.enabled = false;
         report.chain.state = "stopped".into();
         let levels: Vec<AlertLevel> =
-            alerts(&report, 10, None, &[]).iter().map(|alert| alert.level).collect();
+            alerts(&report, 10, Some(60.0), None, &[]).iter().map(|alert| alert.level).collect();
         assert_eq!(levels, [AlertLevel::Critical, AlertLevel::Warning]);
     }
 }

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::{
     alerts::{Alert, Readiness},
     prune::PruneReport,
+    source::SourceReport,
 };
 
 /// Everything that is known about a node at one moment.
@@ -136,14 +137,18 @@ impl From<TimingSummary> for TimingReport {
 /// How far the chain is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChainReport {
-    /// Whether it is being followed: `resetting`, `catching_up`, `running`, `reorganising` or `stopped`.
+    /// Whether it is being followed: `resetting`, `catching_up`, `running`, `reorganising`, `stalled` or `stopped`.
     pub state: String,
-    /// The last block the source has. `None` if there is no source, or it has no block.
+    /// The last block of the source's best chain. `None` if there is no source, or it has no block.
     pub tip: Option<BlockReport>,
     /// The last applied block.
     pub applied: Option<BlockReport>,
-    /// Blocks the source has and that are not applied. Nothing if the tip is not known.
+    /// Blocks the source knows of and that are not applied, as far as `source.best_height`. `None` if that is not known.
     pub lag_blocks: Option<u64>,
+    /// Seconds since a block was applied last, or since the start if none was. `None` if the node follows no source.
+    pub last_block_seconds: Option<f64>,
+    /// How the node and its source get on. `None` if the node follows no source.
+    pub source: Option<SourceReport>,
     /// How long catching up will take, if there is something to catch up on and the speed is known.
     pub catch_up_seconds: Option<f64>,
     /// The lowest height a rollback can reach.

@@ -22,6 +22,7 @@ use super::{
         BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
         UtxoSetReport,
     },
+    source::SourceReport,
 };
 use crate::{http::policy::PolicyView, metrics::Metrics, node::NodeParts};
 
@@ -144,7 +145,7 @@ impl Sampler {
         let part =
             |stats: &EngineStats| EngineReport { part: stats.part.clone(), stats: stats.figures.clone() };
         let ready_lag = self.parts.ready_lag;
-        let ready = alerts::readiness(state, chain.lag_blocks, ready_lag, refuses_writes.as_deref());
+        let ready = alerts::readiness(state, &chain, ready_lag, refuses_writes.as_deref());
         let mut report = StatusReport {
             at_ms: since_1970(SystemTime::now()).as_millis() as u64,
             node: self.node(utxo_set.as_ref()),
@@ -162,7 +163,9 @@ impl Sampler {
             ready,
             alerts: Vec::new(),
         };
-        report.alerts = alerts::alerts(&report, ready_lag, refuses_writes.as_deref(), &problems.0);
+        let no_block_after = self.parts.no_block_after.map(|after| after.as_secs_f64());
+        report.alerts =
+            alerts::alerts(&report, ready_lag, no_block_after, refuses_writes.as_deref(), &problems.0);
         let report = Arc::new(report);
         // While nobody else measures: the pruner's own figures in it are of the same moment.
         let metrics = self.metrics.text(&report);
@@ -201,30 +204,24 @@ impl Sampler {
         problems: &mut Problems,
     ) -> (ChainReport, sapwood_chain::ChainState) {
         let chain = &self.parts.chain;
-        let (tip, left) = match &self.parts.progress {
-            None => (None, None),
-            Some(progress) => {
-                let progress = progress.borrow();
-                (
-                    progress.tip,
-                    Some(&*progress).filter(|progress| progress.behind() > 0).and_then(Progress::left),
-                )
-            }
-        };
+        let progress = self.parts.progress.as_ref().map(|progress| progress.borrow().clone());
+        let left = progress.as_ref().filter(|progress| progress.behind() > 0).and_then(Progress::left);
+        let health = progress.as_ref().map(|progress| &progress.source);
         let applied = problems.note(self.parts.store.last_applied().await);
         let floor = problems.note(self.parts.store.rollback_floor().await);
         let figures = chain.figures();
-        let behind = |tip: u32| match &applied {
-            None => u64::from(tip) + 1,
-            Some(applied) => u64::from(tip).saturating_sub(applied.height.0.into()),
-        };
         let (blocks_per_second, transactions_per_second) =
             memory.rates(figures.apply.count, figures.transactions);
         let state = chain.events().state();
         let report = ChainReport {
             state: state.name().into(),
-            lag_blocks: tip.map(|tip| behind(tip.height.0)),
-            tip: tip.map(|tip| BlockReport { height: tip.height.0, hash: tip.hash.to_string() }),
+            tip: health
+                .and_then(|health| health.tip)
+                .map(|tip| BlockReport { height: tip.height.0, hash: tip.hash.to_string() }),
+            lag_blocks: health.and_then(|health| health.lag(applied.map(|applied| applied.height))),
+            last_block_seconds: health
+                .map(|_| chain.last_block_at().unwrap_or(self.started).elapsed().as_secs_f64()),
+            source: health.map(SourceReport::from),
             applied: applied.as_ref().map(BlockReport::of),
             catch_up_seconds: left.map(|left| left.as_secs_f64()),
             rollback_floor: floor.map(|floor| floor.0),

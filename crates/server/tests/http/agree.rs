@@ -1,11 +1,14 @@
 //! Status, metrics and history are the same figures.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Instant};
 
+use sapwood_chain::{BelowFloor, Failing, Progress, RefusedBlock, SourceHealth};
 use sapwood_conformance::fixtures::coin;
+use sapwood_sources::{ChainPoint, Gap};
+use sapwood_types::{BlockHash, Height};
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{Plan, World};
 
 /// The samples of a scrape: name and labels as they stand there, and the value.
 fn samples(text: &str) -> HashMap<String, f64> {
@@ -22,6 +25,21 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/at_ms", "sapwood_sampled_at_seconds", 1000.0),
     ("/node/started_at", "sapwood_start_time_seconds", 1.0),
     ("/chain/tip/height", "sapwood_tip_height", 1.0),
+    ("/chain/last_block_seconds", "sapwood_last_block_seconds", 1.0),
+    ("/chain/source/best_height", "sapwood_source_best_height", 1.0),
+    ("/chain/source/last_contact_seconds", "sapwood_source_contact_seconds", 1.0),
+    ("/chain/source/errors", "sapwood_source_errors_total", 1.0),
+    ("/chain/source/unreachable/seconds", "sapwood_source_unreachable_seconds", 1.0),
+    ("/chain/source/unreachable/attempts", "sapwood_source_failed_attempts", 1.0),
+    ("/chain/source/bodies/seconds", "sapwood_bodies_unreachable_seconds", 1.0),
+    ("/chain/source/bodies/attempts", "sapwood_bodies_failed_attempts", 1.0),
+    ("/chain/source/refused/height", "sapwood_refused_block_height", 1.0),
+    ("/chain/source/refused/descendants", "sapwood_refused_block_descendants", 1.0),
+    ("/chain/source/refused/attempts", "sapwood_refused_block_attempts", 1.0),
+    ("/chain/source/gap/waiting", "sapwood_source_gap_blocks", 1.0),
+    ("/chain/source/below_floor/floor", "sapwood_fork_floor_height", 1.0),
+    // The source's tip, as above.
+    ("/chain/source/below_floor/tip/height", "sapwood_tip_height", 1.0),
     ("/chain/applied/height", "sapwood_applied_height", 1.0),
     ("/chain/lag_blocks", "sapwood_lag_blocks", 1.0),
     ("/chain/catch_up_seconds", "sapwood_catch_up_seconds", 1.0),
@@ -74,7 +92,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
 ];
 
 /// Texts that may be missing. What may be missing and stands neither here nor above would be a number that nobody looks at.
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 17] = [
     "decided_by",
     "cursor",
     "last_error",
@@ -86,6 +104,12 @@ const TEXTS: [&str; 11] = [
     "by",
     "utxo_set",
     "muhash",
+    "source",
+    "unreachable",
+    "bodies",
+    "refused",
+    "gap",
+    "below_floor",
 ];
 
 /// Numbers that are sums or differences of what is scraped: of two times, of jobs by state, of the phases' histograms.
@@ -132,19 +156,8 @@ fn metric_of(place: &str) -> Option<(String, f64)> {
     Some((filled, *factor))
 }
 
-#[tokio::test]
-async fn every_number_of_the_status_is_scraped_with_the_same_value() {
-    let world = World::new().await;
-    world.with_a_pruned_child().await;
-    let hold = sapwood_rules::Hold {
-        name: "audit/of-the-tests".into(),
-        owner: "the tests".into(),
-        keep_from: Some(sapwood_types::Height(3)),
-        expires: Some(4_000_000_000),
-        reason: "to be scraped".into(),
-    };
-    world.pruner.holds().set(hold).await.unwrap();
-    world.extend(&[&coin("tx", 3)]).await;
+/// Compares every number of the status with what is scraped. Returns the status and how many numbers it had.
+async fn agree(world: &World) -> (Value, usize) {
     world.node.sample().await;
     let status = world.get("/api/v1/status").await.ok();
     let answer = world.get("/metrics").await;
@@ -179,6 +192,23 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
         );
         compared += 1;
     }
+    (status, compared)
+}
+
+#[tokio::test]
+async fn every_number_of_the_status_is_scraped_with_the_same_value() {
+    let world = World::new().await;
+    world.with_a_pruned_child().await;
+    let hold = sapwood_rules::Hold {
+        name: "audit/of-the-tests".into(),
+        owner: "the tests".into(),
+        keep_from: Some(sapwood_types::Height(3)),
+        expires: Some(4_000_000_000),
+        reason: "to be scraped".into(),
+    };
+    world.pruner.holds().set(hold).await.unwrap();
+    world.extend(&[&coin("tx", 3)]).await;
+    let (status, compared) = agree(&world).await;
     assert!(compared > 100, "{compared} numbers were compared");
     let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64).unwrap();
     assert!(
@@ -235,4 +265,54 @@ async fn the_last_point_of_the_history_is_the_status() {
     }
     let nothing_new = world.get(&format!("/api/v1/history?after_ms={}", report.at_ms)).await.ok();
     assert_eq!(nothing_new["at_ms"], serde_json::json!([]));
+}
+
+/// With a source that has everything wrong with it at once.
+#[tokio::test]
+async fn c1_every_number_of_the_source_is_scraped_with_the_same_value() {
+    let failing = |attempts| Failing { since: Instant::now(), attempts, error: "no answer".into() };
+    let point = |height| ChainPoint::new(Height(height), BlockHash([7; 32]));
+    let source = SourceHealth {
+        tip: Some(point(90)),
+        best_height: Some(Height(99)),
+        unreachable: Some(failing(3)),
+        bodies: Some(failing(4)),
+        refused: Some(RefusedBlock {
+            height: Height(50),
+            hash: BlockHash([8; 32]),
+            reason: "it takes too much".into(),
+            descendants: 53,
+            insisted: true,
+            attempts: 2,
+        }),
+        gap: Some(Gap { missing: BlockHash([1; 32]), child: BlockHash([2; 32]), waiting: 6 }),
+        below_floor: Some(BelowFloor { tip: point(90), floor: Height(5) }),
+        last_contact: Some(Instant::now()),
+        errors: 12,
+    };
+    let mut progress = Progress::default();
+    (progress.tip, progress.source) = (source.tip, source);
+    let (_sender, progress) = tokio::sync::watch::channel(progress);
+    let world = World::planned(Plan { progress: Some(progress), ..Plan::default() }).await;
+    world.empty_blocks(3).await;
+    let (status, _) = agree(&world).await;
+    assert_eq!(status["chain"]["lag_blocks"], 97, "counted from what the source knows of");
+    assert_eq!(status["chain"]["source"]["refused"]["descendants"], 53);
+    assert_eq!(status["ready"]["ready"], false);
+    let scraped = samples(&world.get("/metrics").await.text());
+    let named = [
+        "source_unreachable",
+        "bodies_unreachable",
+        "block_refused",
+        "source_gap",
+        "fork_below_floor",
+        "lag",
+    ];
+    for name in named {
+        let alerts = status["alerts"].as_array().unwrap();
+        assert!(alerts.iter().any(|alert| alert["name"] == name), "{name}");
+        assert_eq!(scraped[&format!("sapwood_alert{{name=\"{name}\"}}")], 1.0);
+    }
+    assert_eq!(scraped["sapwood_source_state{state=\"unreachable\"}"], 1.0);
+    assert_eq!(scraped["sapwood_source_state{state=\"following\"}"], 0.0);
 }

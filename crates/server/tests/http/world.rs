@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use http_body_util::BodyExt as _;
-use sapwood_chain::{ApplyMode, Chain, ChainOptions, ChainState, Events};
+use sapwood_chain::{ApplyMode, Chain, ChainOptions, ChainState, Events, Progress};
 use sapwood_conformance::fixtures::{block_hash, child, coin, coinbase, small};
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
@@ -21,6 +21,7 @@ use sapwood_store::{AddressIndexing, ApplyOptions, Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use sapwood_types::{Block, BlockHash, Height, Tx};
 use serde_json::Value;
+use tokio::sync::watch;
 use tower::ServiceExt as _;
 
 pub(crate) const ADMIN: &str = "the-admin-token-of-the-tests";
@@ -68,6 +69,7 @@ pub(crate) struct Plan {
     pub(crate) index: AddressIndexing,
     pub(crate) most_body_bytes: usize,
     pub(crate) embedded: EmbeddedOptions,
+    pub(crate) progress: Option<watch::Receiver<Progress>>,
 }
 
 impl Default for Plan {
@@ -84,6 +86,7 @@ impl Default for Plan {
                 write_buffer_bytes: 4 << 20,
                 ..EmbeddedOptions::default()
             },
+            progress: None,
         }
     }
 }
@@ -129,9 +132,10 @@ impl World {
             pruner: pruner.clone(),
             kind: plan.kind,
             address_index: plan.index,
-            progress: None,
+            progress: plan.progress,
             directory: Some(directory.path().to_owned()),
             ready_lag: 10,
+            no_block_after: None,
             disk_limit: None,
         });
         let access = Access::new(plan.tokens, "127.0.0.1:1".parse().unwrap()).unwrap();

@@ -225,5 +225,20 @@ mod tests {
         // An empty script can be spent by anybody, and OP_RETURN further on fails only when it runs.
         assert!(!is_unspendable(&[]));
         assert!(!is_unspendable(&[0x51, OP_RETURN]));
+        // `OP_FALSE OP_RETURN` is what other chains hold for unspendable. Bitcoin Core counts it as a coin.
+        assert!(!is_unspendable(&[0, OP_RETURN]) && !is_unspendable(&[0, OP_RETURN, 1, 2]));
+        let other_opcodes = (0..=u8::MAX).filter(|opcode| *opcode != OP_RETURN);
+        assert!(other_opcodes.into_iter().all(|opcode| !is_unspendable(&[opcode])));
+    }
+
+    #[test]
+    fn an_output_is_a_coin_unless_its_script_is_unspendable_or_it_is_in_the_first_block() {
+        let made = |script: &[u8], height| {
+            let script_pubkey = bitcoin::ScriptBuf::from_bytes(script.to_vec());
+            output(bitcoin::TxOut { value: bitcoin::Amount::ONE_SAT, script_pubkey }, Height(height))
+                .spendable
+        };
+        assert!(made(&[0, OP_RETURN], 1) && made(&[], 1) && made(&[0x51], 1));
+        assert!(!made(&[OP_RETURN], 1) && !made(&[0x51], 0));
     }
 }

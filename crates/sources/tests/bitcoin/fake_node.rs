@@ -1,18 +1,21 @@
-//! Something that speaks like a node, serves real blocks, and misbehaves when told to.
+//! Something that speaks like a node, serves real blocks, and misbehaves when told to. The tests of other crates include this file.
+
+#![allow(dead_code, reason = "not every crate needs all of it")]
 
 use std::{
     collections::{HashMap, VecDeque},
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
-    thread,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use sapwood_sources::bitcoin::{Auth, Network, RpcOptions};
+use sapwood_sources::bitcoin::{Auth, Network, RpcOptions, blk::FileOrder};
 use serde_json::{Value, json};
-
-use crate::data::Files;
 
 /// user:secret
 pub(crate) const LOGIN: &str = "Basic dXNlcjpzZWNyZXQ=";
@@ -41,10 +44,11 @@ impl Trouble {
 pub(crate) struct State {
     blocks: HashMap<String, Stored>,
     chain: Vec<String>,
+    network: Network,
     pub(crate) login: String,
     pub(crate) troubles: VecDeque<Trouble>,
-    /// Methods that do not exist.
-    pub(crate) missing: Vec<&'static str>,
+    /// The height of the best header, if it is another one than the tip's.
+    pub(crate) headers: Option<u32>,
     pub(crate) pruned_below: Option<u32>,
     /// What was asked.
     pub(crate) asked: Vec<String>,
@@ -57,42 +61,108 @@ struct Stored {
     height: u32,
 }
 
+/// What runs while the node does.
+struct Running {
+    stop: Arc<AtomicBool>,
+    listening: JoinHandle<()>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
 pub(crate) struct FakeNode {
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) url: String,
+    address: SocketAddr,
+    running: Mutex<Option<Running>>,
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 impl FakeNode {
-    /// A node that knows the blocks of a file and holds the one with this hash for the best.
+    /// A node of mainnet that knows the blocks of a file and holds the one with this hash for the best.
     pub(crate) fn new(file: &[u8], tip: &str) -> FakeNode {
-        let mut blocks: HashMap<String, Stored> = HashMap::new();
-        for raw in Files::of(file).in_order(Network::Mainnet) {
-            let parent = raw.parent().to_string();
-            let height = blocks.get(&parent).map_or(0, |parent| parent.height + 1);
-            let stored = Stored { parent, time: raw.header.time, height, bytes: raw.bytes.clone() };
-            blocks.insert(raw.hash().to_string(), stored);
-        }
+        Self::of(Network::Mainnet, file, tip)
+    }
+
+    /// The same of any network.
+    pub(crate) fn of(network: Network, file: &[u8], tip: &str) -> FakeNode {
         let state = State {
-            blocks,
+            blocks: HashMap::new(),
             chain: Vec::new(),
+            network,
             login: LOGIN.to_owned(),
             troubles: VecDeque::new(),
-            missing: Vec::new(),
+            headers: None,
             pruned_below: None,
             asked: Vec::new(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let node = FakeNode { state: Arc::new(Mutex::new(state)), url };
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}");
+        let node = FakeNode { state: Arc::new(Mutex::new(state)), url, address, running: Mutex::new(None) };
+        node.learn(file);
         node.go_to(tip);
-        let state = node.state.clone();
-        thread::spawn(move || {
-            for connection in listener.incoming().map_while(Result::ok) {
+        node.listen(listener);
+        node
+    }
+
+    /// Learns the blocks of a file. Parents come before children.
+    pub(crate) fn learn(&self, file: &[u8]) {
+        let mut state = self.state.lock().unwrap();
+        let place = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(place.path(), file).unwrap();
+        for raw in FileOrder::open(state.network, &[place.path().to_owned()]).unwrap() {
+            let raw = raw.unwrap();
+            let parent = raw.parent().to_string();
+            let height = state.blocks.get(&parent).map_or(0, |parent| parent.height + 1);
+            let stored = Stored { parent, time: raw.header.time, height, bytes: raw.bytes.clone() };
+            state.blocks.insert(raw.hash().to_string(), stored);
+        }
+    }
+
+    /// Ends the node: nothing listens any more, and connections are closed.
+    pub(crate) fn stop(&self) {
+        let Some(running) = self.running.lock().unwrap().take() else { return };
+        running.stop.store(true, Ordering::SeqCst);
+        running.listening.join().unwrap();
+        for connection in running.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Starts the node again at the same address.
+    pub(crate) fn start(&self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        let listener = loop {
+            match TcpListener::bind(self.address) {
+                Ok(listener) => break listener,
+                Err(error) => assert!(Instant::now() < end, "{}: {error}", self.address),
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        self.listen(listener);
+    }
+
+    fn listen(&self, listener: TcpListener) {
+        listener.set_nonblocking(true).unwrap();
+        let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (state, ended, open) = (self.state.clone(), stop.clone(), connections.clone());
+        let listening = thread::spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                let Ok((connection, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(2));
+                    continue;
+                };
+                connection.set_nonblocking(false).unwrap();
+                open.lock().unwrap().push(connection.try_clone().unwrap());
                 let state = state.clone();
                 thread::spawn(move || serve(connection, &state));
             }
         });
-        node
+        *self.running.lock().unwrap() = Some(Running { stop, listening, connections });
     }
 
     /// Makes another block the tip.
@@ -116,12 +186,13 @@ impl FakeNode {
 
     pub(crate) fn options(&self) -> RpcOptions {
         let auth = Auth::Password { user: "user".to_owned(), password: "secret".to_owned() };
-        RpcOptions::new(Network::Mainnet, self.url.clone(), auth)
+        let network = self.state.lock().unwrap().network;
+        RpcOptions::new(network, self.url.clone(), auth)
     }
 }
 
 fn serve(connection: TcpStream, state: &Mutex<State>) {
-    connection.set_nodelay(true).unwrap();
+    let _ = connection.set_nodelay(true);
     let mut to = connection.try_clone().unwrap();
     let mut from = BufReader::new(connection);
     while let Some((login, body)) = request(&mut from) {
@@ -180,45 +251,30 @@ fn answer(state: &Mutex<State>, login: &str, body: &[u8]) -> (u16, String) {
     }
     let question: Value = serde_json::from_slice(body).unwrap();
     let method = question["method"].as_str().unwrap();
-    let missing = {
-        let mut state = state.lock().unwrap();
-        state.asked.push(method.to_owned());
-        state.missing.contains(&method)
-    };
-    let result =
-        if missing { Err((-32601, "Method not found")) } else { call(state, method, &question["params"]) };
+    state.lock().unwrap().asked.push(method.to_owned());
+    let result = call(state, method, &question["params"]);
     let id = &question["id"];
     match result {
         Ok(result) => (200, json!({"result": result, "error": null, "id": id}).to_string()),
         Err((code, message)) => {
             let error = json!({"result": null, "error": {"code": code, "message": message}, "id": id});
-            (if code == -32601 { 404 } else { 500 }, error.to_string())
+            (500, error.to_string())
         }
     }
 }
 
 fn call(state: &Mutex<State>, method: &str, params: &Value) -> Result<Value, (i64, &'static str)> {
-    if method == "waitforblockheight" {
-        let end = Instant::now() + Duration::from_millis(params[1].as_u64().unwrap());
-        loop {
-            let state = state.lock().unwrap();
-            let (hash, height) = (state.chain.last().unwrap(), state.chain.len() - 1);
-            if height as u64 >= params[0].as_u64().unwrap() || Instant::now() >= end {
-                return Ok(json!({"hash": hash, "height": height}));
-            }
-            drop(state);
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
     let state = state.lock().unwrap();
     let tip = state.chain.len() - 1;
     let stored = || params[0].as_str().and_then(|hash| state.blocks.get(hash)).ok_or((-5, "Block not found"));
     match method {
         "getblockchaininfo" => Ok(json!({
-            "chain": "main", "blocks": tip, "headers": tip + 3, "bestblockhash": state.chain[tip],
+            "chain": if state.network == Network::Mainnet { "main" } else { "regtest" },
+            "blocks": tip, "headers": state.headers.unwrap_or(tip as u32), "bestblockhash": state.chain[tip],
             "initialblockdownload": true, "verificationprogress": 0.25,
             "pruned": state.pruned_below.is_some(), "pruneheight": state.pruned_below,
         })),
+        "getbestblockhash" => Ok(json!(state.chain[tip])),
         "getblockhash" => {
             let height = params[0].as_u64().unwrap() as usize;
             state.chain.get(height).map(|hash| json!(hash)).ok_or((-8, "Block height out of range"))

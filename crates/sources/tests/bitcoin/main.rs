@@ -15,5 +15,7 @@ mod mainnet;
 mod node;
 mod node_trouble;
 mod regtest;
+mod regtest_maker;
 mod shuffled;
+mod survey;
 mod utxo;

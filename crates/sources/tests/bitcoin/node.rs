@@ -30,8 +30,7 @@ fn small_reorganisation() -> Option<(FakeNode, [String; 3])> {
 
 /// With waits short enough for a test.
 fn quick(node: &FakeNode) -> RpcOptions {
-    let (long_poll, poll) = (Duration::from_millis(200), Duration::from_millis(20));
-    RpcOptions { long_poll, poll, ..node.options() }
+    RpcOptions { poll: Duration::from_millis(20), ..node.options() }
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -42,6 +41,7 @@ async fn first_4313_blocks_from_a_node_give_the_utxo_hash_of_bitcoin_core() {
     let tip = "00000000a9da635727dce622d78361b153ce3334e6a60d4377fad529abfc7863";
     let node = FakeNode::new(&data::read(&dir.join("chain-mainnet-0-4312/blk00000.dat")), tip);
     let source = RpcSource::connect(node.options()).await.unwrap();
+    node.state.lock().unwrap().headers = Some(4315);
     let status = source.status().await.unwrap();
     assert_eq!(status.tip, ChainPoint::new(Height(4312), tip.parse().unwrap()));
     assert_eq!((status.headers, status.catching_up, status.kept_from), (Height(4315), true, None));
@@ -104,47 +104,49 @@ async fn reorganisation_is_noticed_while_waiting_and_its_fork_point_found() {
     assert_eq!(reader.next().await.unwrap(), None);
 }
 
-/// The call that waits for a height does not see this one; the look at the tip after it does.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_to_a_chain_of_equal_height_is_noticed() {
+async fn h9_change_to_a_chain_of_equal_or_lower_height_is_noticed() {
     let Some((node, tips)) = small_reorganisation() else { return };
     let source = RpcSource::connect(quick(&node)).await.unwrap();
     let old = source.tip().await.unwrap().unwrap();
     node.go_to(&tips[1]);
     let new = source.wait_for_change(Some(&old.hash), LONG).await.unwrap().unwrap();
     assert_eq!((new.height, new.hash.to_string()), (Height(4), tips[1].clone()));
+    // As after `invalidateblock`: the same chain, lower.
+    let below = source.header(&new.hash).await.unwrap().unwrap().parent;
+    node.go_to(&below.to_string());
+    let lower = source.wait_for_change(Some(&new.hash), LONG).await.unwrap().unwrap();
+    assert_eq!((lower.height, lower.hash), (Height(3), below));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_ends_in_time_and_works_without_the_call_for_it() {
+async fn waiting_ends_in_time() {
     let Some((node, tips)) = small_reorganisation() else { return };
-    for missing in [vec![], vec!["waitforblockheight"]] {
-        node.go_to(&tips[0]);
-        node.state.lock().unwrap().missing = missing.clone();
-        let source = Arc::new(RpcSource::connect(quick(&node)).await.unwrap());
-        let old = source.tip().await.unwrap().unwrap();
-        let start = std::time::Instant::now();
-        assert_eq!(
-            source.wait_for_change(Some(&old.hash), Duration::from_millis(300)).await.unwrap(),
-            Some(old)
-        );
-        assert!((Duration::from_millis(300)..Duration::from_secs(20)).contains(&start.elapsed()));
+    let source = Arc::new(RpcSource::connect(quick(&node)).await.unwrap());
+    let old = source.tip().await.unwrap().unwrap();
+    let start = std::time::Instant::now();
+    let waited = source.wait_for_change(Some(&old.hash), Duration::from_millis(300)).await.unwrap();
+    assert_eq!(waited, Some(old));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    let waiting = tokio::spawn(async move { source.wait_for_change(Some(&old.hash), LONG).await });
+    node.go_to(&tips[2]);
+    assert_eq!(waiting.await.unwrap().unwrap().unwrap().height, Height(5));
+}
 
-        let waiting = tokio::spawn(async move { source.wait_for_change(Some(&old.hash), LONG).await });
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        node.go_to(&tips[2]);
-        assert_eq!(waiting.await.unwrap().unwrap().unwrap().height, Height(5));
-        let asked = std::mem::take(&mut node.state.lock().unwrap().asked);
-        let waits = asked.iter().filter(|method| *method == "waitforblockheight").count();
-        assert_eq!(waits == 1, !missing.is_empty(), "a missing call is tried once: {asked:?}");
-    }
+#[tokio::test]
+async fn c1_survey_has_the_headers_of_blocks_the_node_has_still_to_fetch() {
+    let Some((node, _)) = small_reorganisation() else { return };
+    let source = RpcSource::connect(quick(&node)).await.unwrap();
+    node.state.lock().unwrap().headers = Some(900);
+    let view = source.survey().await.unwrap();
+    assert_eq!((view.tip, view.best_height), (source.tip().await.unwrap(), Some(Height(900))));
+    assert_eq!((view.rejected, view.gap), (None, None));
 }
 
 #[tokio::test]
 async fn waiting_can_be_dropped() {
     let Some((node, _)) = small_reorganisation() else { return };
-    let options = RpcOptions { long_poll: LONG, ..node.options() };
-    let source = RpcSource::connect(options).await.unwrap();
+    let source = RpcSource::connect(RpcOptions { poll: LONG, ..node.options() }).await.unwrap();
     let old = source.tip().await.unwrap().unwrap();
     let wait = source.wait_for_change(Some(&old.hash), LONG);
     assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());

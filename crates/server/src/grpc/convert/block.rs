@@ -61,6 +61,7 @@ impl proto::ChainState {
             proto::ChainState::CatchingUp => ChainState::CatchingUp,
             proto::ChainState::Running => ChainState::Running,
             proto::ChainState::Reorganising => ChainState::Reorganising,
+            proto::ChainState::Stalled => ChainState::Stalled,
             proto::ChainState::Stopped => ChainState::Stopped,
         })
     }
@@ -73,6 +74,7 @@ impl From<ChainState> for proto::ChainState {
             ChainState::CatchingUp => proto::ChainState::CatchingUp,
             ChainState::Running => proto::ChainState::Running,
             ChainState::Reorganising => proto::ChainState::Reorganising,
+            ChainState::Stalled => proto::ChainState::Stalled,
             // Offline there is no gRPC to say so.
             ChainState::Stopped | ChainState::Offline => proto::ChainState::Stopped,
         }
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn every_state_comes_back_as_it_was() {
         use ChainState::*;
-        for state in [Resetting, CatchingUp, Running, Reorganising, Stopped] {
+        for state in [Resetting, CatchingUp, Running, Reorganising, Stalled, Stopped] {
             assert_eq!(proto::ChainState::from(state).read(), Ok(state));
         }
         assert!(proto::ChainState::Unspecified.read().is_err());

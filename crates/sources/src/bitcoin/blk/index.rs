@@ -11,7 +11,7 @@ use bitcoin::block::Header;
 use sapwood_types::{BlockHash, Height};
 
 use crate::{
-    ChainPoint, SourceHeader,
+    ChainPoint, Gap, RejectedBranch, SourceHeader, SourceView,
     bitcoin::{network::block_hash, work::ChainWork},
 };
 
@@ -70,6 +70,10 @@ pub(crate) struct HeaderIndex {
     rejected: HashSet<BlockHash>,
     /// The best chain, from the root up.
     best: Vec<usize>,
+    /// The connected block with the most work, rejected or not; of equals the first.
+    heaviest: usize,
+    /// The greatest height of a connected block.
+    highest: Height,
     root: ChainPoint,
 }
 
@@ -92,6 +96,8 @@ impl HeaderIndex {
             order: vec![0],
             rejected: HashSet::new(),
             best: vec![0],
+            heaviest: 0,
+            highest: root.height,
             root,
         }
     }
@@ -102,7 +108,13 @@ impl HeaderIndex {
         let parent = block_hash(header.prev_blockhash);
         if let Some(known) = self.by_hash.get(&hash).and_then(|id| self.entries.get_mut(*id)) {
             match known.location {
-                Some(_) => self.copies.entry(hash).or_default().push(location),
+                Some(_) => {
+                    self.copies.entry(hash).or_default().push(location);
+                    // The copy that was rejected may have been damaged.
+                    if self.rejected.remove(&hash) {
+                        self.choose_again();
+                    }
+                }
                 None => {
                     known.location = Some(location);
                     known.parent = parent;
@@ -138,6 +150,10 @@ impl HeaderIndex {
                 entry.connected = Some(connected);
             }
             self.order.push(id);
+            self.highest = self.highest.max(connected.height);
+            if connected.work > self.work(self.heaviest) {
+                self.heaviest = id;
+            }
             if !connected.bad && connected.work > self.best_work() {
                 self.choose(id);
             }
@@ -153,9 +169,14 @@ impl HeaderIndex {
         self.entries.get(*self.by_hash.get(hash)?)
     }
 
+    /// The work of the whole chain up to a block.
+    fn work(&self, id: usize) -> ChainWork {
+        let connected = self.entries.get(id).and_then(|entry| entry.connected);
+        connected.map(|connected| connected.work).unwrap_or_default()
+    }
+
     fn best_work(&self) -> ChainWork {
-        let tip = self.best.last().and_then(|id| self.entries.get(*id)?.connected);
-        tip.map(|tip| tip.work).unwrap_or_default()
+        self.best.last().map(|tip| self.work(*tip)).unwrap_or_default()
     }
 
     /// Makes a connected block the tip of the best chain.
@@ -182,6 +203,11 @@ impl HeaderIndex {
     /// Takes a block and its descendants out of consideration for the best chain.
     pub(crate) fn reject(&mut self, hash: &BlockHash) {
         self.rejected.insert(*hash);
+        self.choose_again();
+    }
+
+    /// Finds out again which blocks descend from rejected ones, and which chain of the others is the best.
+    fn choose_again(&mut self) {
         self.best.truncate(1);
         for place in 0..self.order.len() {
             let Some(id) = self.order.get(place).copied() else { break };
@@ -236,6 +262,70 @@ impl HeaderIndex {
         first.into_iter().chain(self.copies.get(hash).into_iter().flatten().copied()).collect()
     }
 
+    /// What there is, whether or not it can be applied.
+    pub(crate) fn survey(&self) -> SourceView {
+        let tip = self.tip();
+        let (rejected, gap) = (self.rejected_branch(), self.gap());
+        // The missing block itself is at least one.
+        let behind_gap = gap.map(|gap| tip.height.plus(gap.waiting.saturating_add(1)));
+        let best_height = Some(behind_gap.unwrap_or(self.highest).max(self.highest));
+        SourceView { tip: Some(tip), best_height, rejected, gap }
+    }
+
+    /// The rejected block below the heaviest chain, if that has more work than the best one.
+    fn rejected_branch(&self) -> Option<RejectedBranch> {
+        if self.work(self.heaviest) <= self.best_work() {
+            return None;
+        }
+        let top = self.entries.get(self.heaviest)?.connected?.height;
+        let mut entry = self.entries.get(self.heaviest)?;
+        // Down to the lowest block that is bad: its parent is not.
+        loop {
+            let parent = self.entry(&entry.parent)?;
+            if !parent.connected?.bad {
+                let height = entry.connected?.height;
+                let block = ChainPoint::new(height, entry.hash);
+                return Some(RejectedBranch { block, descendants: top.above(height) });
+            }
+            entry = parent;
+        }
+    }
+
+    /// The longest chain of blocks without a known parent that has a block younger than the tip. Older ones are branches that
+    /// lost long ago.
+    fn gap(&self) -> Option<Gap> {
+        if self.order.len() == self.entries.len() {
+            return None;
+        }
+        let tip_time = self.best.last().and_then(|id| self.entries.get(*id)).map_or(0, |tip| tip.time);
+        let mut longest: Option<(usize, Gap)> = None;
+        for (missing, waiting) in &self.waiting {
+            if self.by_hash.contains_key(missing) {
+                continue;
+            }
+            for first in waiting {
+                let Some(child) = self.entries.get(*first) else { continue };
+                let (mut length, mut newest) = (1, child.time);
+                let mut next = vec![(*first, 1)];
+                while let Some((id, depth)) = next.pop() {
+                    let Some(entry) = self.entries.get(id) else { continue };
+                    (length, newest) = (length.max(depth), newest.max(entry.time));
+                    next.extend(
+                        self.waiting.get(&entry.hash).into_iter().flatten().map(|id| (*id, depth + 1)),
+                    );
+                }
+                let gap = Gap { missing: *missing, child: child.hash, waiting: length };
+                // Of equals the one found first, so that the answer does not depend on the order of a map.
+                let better = longest
+                    .is_none_or(|(id, best)| length > best.waiting || length == best.waiting && *first < id);
+                if newest > tip_time && better {
+                    longest = Some((*first, gap));
+                }
+            }
+        }
+        longest.map(|(_, gap)| gap)
+    }
+
     /// How many blocks were found, copies not counted.
     pub(crate) fn found(&self) -> usize {
         self.entries.len() - usize::from(self.entries.first().is_some_and(|root| root.location.is_none()))
@@ -251,12 +341,15 @@ impl HeaderIndex {
         self.copies.values().map(Vec::len).sum()
     }
 
-    /// How many blocks are not connected, and the first of those that name a parent that is not there at all.
+    /// How many blocks are not connected, and the first of those that name a parent that is not there at all. Blocks before the
+    /// root, and what branched off there, do not count: others have decided about them.
     pub(crate) fn orphans(&self, examples: usize) -> (usize, Vec<Orphan>) {
-        let count = self.entries.len() - self.order.len();
+        let before = self.before_root();
+        let count = self.entries.len() - self.order.len() - before.len();
         let mut roots: Vec<usize> = (self.waiting.iter())
             .filter(|(parent, _)| !self.by_hash.contains_key(*parent))
             .flat_map(|(_, waiting)| waiting.iter().copied())
+            .filter(|id| !before.contains(id))
             .collect();
         roots.sort_unstable();
         let orphan = |id: usize| {
@@ -264,5 +357,24 @@ impl HeaderIndex {
             Some(Orphan { hash: entry.hash, parent: entry.parent, location: entry.location? })
         };
         (count, roots.into_iter().filter_map(orphan).take(examples).collect())
+    }
+
+    /// The ancestors of the root that were found, and their other descendants.
+    fn before_root(&self) -> HashSet<usize> {
+        let mut found = HashSet::new();
+        let mut parent = self.entries.first().map(|root| root.parent);
+        while let Some(id) = parent.and_then(|parent| self.by_hash.get(&parent)).copied() {
+            if !found.insert(id) {
+                break;
+            }
+            parent = self.entries.get(id).map(|entry| entry.parent);
+        }
+        let mut next: Vec<usize> = found.iter().copied().collect();
+        while let Some(id) = next.pop() {
+            let Some(entry) = self.entries.get(id) else { continue };
+            let children = self.waiting.get(&entry.hash).into_iter().flatten();
+            next.extend(children.copied().filter(|child| found.insert(*child)));
+        }
+        found
     }
 }

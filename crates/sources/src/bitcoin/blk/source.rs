@@ -14,7 +14,7 @@ use super::{
     report::{BlkOptions, BlkReport, FileNote, ScanProgress},
 };
 use crate::{
-    BlockSource, ChainPoint, SourceError, SourceHeader,
+    BlockSource, ChainPoint, SourceError, SourceHeader, SourceView,
     bitcoin::{Network, convert},
     error::Place,
 };
@@ -275,6 +275,10 @@ impl BlockSource for BlkSource {
 
     async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
         Ok(Some(self.0.state.read().index.tip()))
+    }
+
+    async fn survey(&self) -> Result<SourceView, SourceError> {
+        Ok(self.0.state.read().index.survey())
     }
 
     async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError> {

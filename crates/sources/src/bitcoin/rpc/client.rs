@@ -48,9 +48,7 @@ pub struct RpcOptions {
     pub attempts: u32,
     /// How long to wait for a node that is starting.
     pub warmup: Duration,
-    /// How long one call waits for a new block. A change that makes the chain no longer is noticed only after that.
-    pub long_poll: Duration,
-    /// How often to ask for the tip where the node cannot make us wait.
+    /// How often to ask for the tip while waiting for another one.
     pub poll: Duration,
     /// Hand over the bytes of transactions larger than this: [`Tx::raw`](sapwood_types::Tx::raw). Nothing for none.
     pub raw_above: Option<u32>,
@@ -67,8 +65,7 @@ impl RpcOptions {
             timeout: Duration::from_secs(60),
             attempts: 6,
             warmup: Duration::from_secs(600),
-            long_poll: Duration::from_secs(10),
-            poll: Duration::from_secs(1),
+            poll: Duration::from_millis(250),
             raw_above: None,
         }
     }
@@ -112,7 +109,9 @@ impl RpcClient {
         let uri: Uri = options.url.parse().map_err(|error| bad(format!("{error}")))?;
         match (uri.scheme_str(), uri.authority()) {
             (Some("http"), Some(authority)) if !authority.as_str().contains('@') => {}
-            (Some("http"), Some(_)) => return Err(bad("user and password do not go here".to_owned())),
+            (Some("http"), Some(_)) => {
+                return Err(bad("user and password go into source.user and source.password".to_owned()));
+            }
             (Some("https"), _) => {
                 return Err(
                     bad("nodes do not speak TLS, use a tunnel for one on another machine".to_owned()),
@@ -138,20 +137,10 @@ impl RpcClient {
         method: &'static str,
         params: &[Value],
     ) -> Result<T, RpcError> {
-        self.call_within(method, params, self.options.timeout).await
-    }
-
-    /// The same with a timeout of its own, for calls that wait.
-    pub(super) async fn call_within<T: DeserializeOwned>(
-        &self,
-        method: &'static str,
-        params: &[Value],
-        timeout: Duration,
-    ) -> Result<T, RpcError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let question = serde_json::json!({"jsonrpc": "1.0", "id": id, "method": method, "params": params});
         let question = Bytes::from(question.to_string());
-        let body = self.ask(method, question, timeout).await?;
+        let body = self.ask(method, question).await?;
         let unusable = |problem: String| self.unusable(method, problem);
         let answer: Answer<'_> = serde_json::from_slice(&body)
             .map_err(|error| unusable(format!("{error} in {:?}", excerpt(&body))))?;
@@ -167,7 +156,8 @@ impl RpcClient {
     }
 
     /// Asks until there is an answer or no hope.
-    async fn ask(&self, method: &'static str, question: Bytes, timeout: Duration) -> Result<Bytes, RpcError> {
+    async fn ask(&self, method: &'static str, question: Bytes) -> Result<Bytes, RpcError> {
+        let timeout = self.options.timeout;
         let url = || self.options.url.clone();
         let (start, mut wait, mut attempts) = (Instant::now(), FIRST_WAIT, 0);
         let mut refused_with = None;

@@ -1,12 +1,6 @@
 //! A node as a source of blocks.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bitcoin::hex::FromHex;
@@ -17,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{RpcClient, RpcError, RpcOptions};
 use crate::{
-    BlockSource, ChainPoint, SourceError, SourceHeader,
+    BlockSource, ChainPoint, SourceError, SourceHeader, SourceView,
     bitcoin::{Network, convert},
     error::Place,
 };
@@ -28,7 +22,6 @@ const INVALID_ADDRESS_OR_KEY: i64 = -5;
 const INVALID_PARAMETER: i64 = -8;
 /// Anything else, a pruned block for one.
 const MISC_ERROR: i64 = -1;
-const METHOD_NOT_FOUND: i64 = -32601;
 
 /// How far a node is.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,26 +63,17 @@ struct HeaderInfo {
     previousblockhash: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct TipInfo {
-    hash: String,
-    height: u32,
-}
-
 /// A node as a source of blocks.
 pub struct RpcSource {
     client: RpcClient,
     network: Network,
-    /// The node cannot make us wait for a block, so it is asked now and then.
-    must_poll: AtomicBool,
 }
 
 impl RpcSource {
     /// Asks the node which network it is of, and refuses another one. Waits for a node that is starting.
     pub async fn connect(options: RpcOptions) -> Result<Self, RpcError> {
         let network = options.network;
-        let source =
-            RpcSource { client: RpcClient::new(options)?, network, must_poll: AtomicBool::new(false) };
+        let source = RpcSource { client: RpcClient::new(options)?, network };
         let info = source.chain_info().await?;
         let first = source.hash_at_height(Height::GENESIS).await?;
         if first != Some(network.genesis()) {
@@ -178,29 +162,10 @@ impl RpcSource {
         Ok(self.status().await?.tip)
     }
 
-    /// Waits for a higher block than `known`, and returns the tip.
-    async fn wait_above(&self, known: ChainPoint, timeout: Duration) -> Result<ChainPoint, RpcError> {
-        const METHOD: &str = "waitforblockheight";
-        if !self.must_poll.load(Ordering::Relaxed) {
-            // Unlike `waitfornewblock` this cannot miss a block that comes just before the call.
-            let wait = timeout.min(self.client.options.long_poll);
-            // Zero would mean for ever.
-            let params = [json!(known.height.next().0), json!(wait.as_millis().max(1) as u64)];
-            let within = wait.saturating_add(self.client.options.timeout);
-            match self.client.call_within::<TipInfo>(METHOD, &params, within).await {
-                Ok(tip) => return Ok(ChainPoint::new(Height(tip.height), self.hash(METHOD, &tip.hash)?)),
-                Err(RpcError::Node { code: METHOD_NOT_FOUND, .. } | RpcError::Forbidden { .. }) => {
-                    tracing::info!(
-                        node = self.client.url(),
-                        "no {METHOD} here: asking for the tip now and then"
-                    );
-                    self.must_poll.store(true, Ordering::Relaxed);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        tokio::time::sleep(self.client.options.poll.min(timeout)).await;
-        self.current().await
+    /// The last block of the node's active chain. Small enough to be asked for several times a second.
+    async fn best_hash(&self) -> Result<BlockHash, RpcError> {
+        const METHOD: &str = "getbestblockhash";
+        self.hash(METHOD, &self.client.call::<String>(METHOD, &[]).await?)
     }
 }
 
@@ -221,6 +186,12 @@ impl BlockSource for RpcSource {
 
     async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
         Ok(Some(self.current().await?))
+    }
+
+    async fn survey(&self) -> Result<SourceView, SourceError> {
+        let NodeStatus { tip, headers, .. } = self.status().await?;
+        let best_height = Some(headers.max(tip.height));
+        Ok(SourceView { tip: Some(tip), best_height, ..SourceView::default() })
     }
 
     async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError> {
@@ -250,19 +221,19 @@ impl BlockSource for RpcSource {
         known: Option<&BlockHash>,
         timeout: Duration,
     ) -> Result<Option<ChainPoint>, SourceError> {
-        let start = Instant::now();
-        let mut tip = self.current().await?;
-        while known == Some(&tip.hash) {
-            let left = timeout.saturating_sub(start.elapsed());
+        // The node's own calls that wait return for a higher block only. Its active chain can also become lower.
+        let end = Instant::now() + timeout;
+        while known == Some(&self.best_hash().await?) {
+            let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            tip = self.wait_above(tip, left).await?;
+            tokio::time::sleep(self.client.options.poll.min(left)).await;
         }
-        Ok(Some(tip))
+        Ok(Some(self.current().await?))
     }
 
-    /// Whoever finds a block bad that its node holds for good has a fault that no other branch mends.
+    /// Takes no note: a block that is bad here but good for its node is a fault that no other branch fixes.
     async fn reject(&self, _hash: &BlockHash) -> Result<bool, SourceError> {
         Ok(false)
     }

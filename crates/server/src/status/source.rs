@@ -1,0 +1,191 @@
+//! How the node and its source get on: what is told of it, what there is an alert for, and what keeps the node from being ready.
+
+use std::time::Instant;
+
+use sapwood_chain::{Failing, SourceHealth};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    alerts::{Alert, AlertLevel},
+    report::{BlockReport, ChainReport},
+};
+
+/// How the node and its source get on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SourceReport {
+    /// In a word: `opening`, `following`, `unreachable`, `refused`, `gap` or `below_floor`.
+    pub state: String,
+    /// The greatest height the source knows of: headers without blocks, refused blocks with what is built on them and blocks behind a gap
+    /// included. `None` until the source was asked, or if it has no block.
+    pub best_height: Option<u32>,
+    /// Seconds since the source answered last. `None` if it never did.
+    pub last_contact_seconds: Option<f64>,
+    /// How often the source failed to answer since the start.
+    pub errors: u64,
+    /// The source cannot be read. `None` if it answered when it was asked last.
+    pub unreachable: Option<FailingReport>,
+    /// The place for bodies of large transactions cannot be written. `None` if it can.
+    pub bodies: Option<FailingReport>,
+    /// The block at which the source's chain cannot be followed further. `None` if there is none.
+    pub refused: Option<RefusedReport>,
+    /// Blocks the source has and that cannot be connected. `None` if there are none.
+    pub gap: Option<GapReport>,
+    /// The source's chain left the applied one below the lowest height a rollback can reach. `None` if it did not.
+    pub below_floor: Option<BelowFloorReport>,
+}
+
+/// Something that failed and is tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FailingReport {
+    /// Seconds since it failed first.
+    pub seconds: f64,
+    /// How often it has failed since then.
+    pub attempts: u64,
+    /// The last error.
+    pub error: String,
+}
+
+impl From<&Failing> for FailingReport {
+    fn from(failing: &Failing) -> Self {
+        let Failing { since, attempts, error } = failing;
+        Self { seconds: since.elapsed().as_secs_f64(), attempts: *attempts, error: error.clone() }
+    }
+}
+
+/// A block that cannot be applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedReport {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub hash: String,
+    /// Why it cannot be applied.
+    pub reason: String,
+    /// How many blocks are built on it, one after the other.
+    pub descendants: u32,
+    /// Whether the source stands by it, as a node does whose active chain has it.
+    pub insisted: bool,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
+/// Blocks whose parent the source does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GapReport {
+    /// The block that is missing.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub missing: String,
+    /// The block that names it as its parent.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub child: String,
+    /// How many blocks wait for it, one after the other.
+    pub waiting: u32,
+}
+
+/// A chain that cannot be reached by a rollback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BelowFloorReport {
+    /// The lowest height a rollback can reach.
+    pub floor: u32,
+    /// The last block of the source.
+    pub tip: BlockReport,
+}
+
+impl From<&SourceHealth> for SourceReport {
+    fn from(health: &SourceHealth) -> Self {
+        let seconds = |at: Instant| at.elapsed().as_secs_f64();
+        Self {
+            state: health.state().name().into(),
+            best_height: health.best_height.map(|height| height.0),
+            last_contact_seconds: health.last_contact.map(seconds),
+            errors: health.errors,
+            unreachable: health.unreachable.as_ref().map(FailingReport::from),
+            bodies: health.bodies.as_ref().map(FailingReport::from),
+            refused: health.refused.as_ref().map(|refused| RefusedReport {
+                height: refused.height.0,
+                hash: refused.hash.to_string(),
+                reason: refused.reason.clone(),
+                descendants: refused.descendants,
+                insisted: refused.insisted,
+                attempts: refused.attempts,
+            }),
+            gap: health.gap.map(|gap| GapReport {
+                missing: gap.missing.to_string(),
+                child: gap.child.to_string(),
+                waiting: gap.waiting,
+            }),
+            below_floor: health.below_floor.map(|below| BelowFloorReport {
+                floor: below.floor.0,
+                tip: BlockReport { height: below.tip.height.0, hash: below.tip.hash.to_string() },
+            }),
+        }
+    }
+}
+
+/// `1 block`, `2 blocks`.
+pub(crate) fn blocks(count: u64) -> String {
+    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
+}
+
+/// What there is an alert for between the node and its source.
+pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Alert> {
+    let mut found = Vec::new();
+    let mut alert = |level, name: &str, text: String| found.push(Alert { level, name: name.into(), text });
+    let Some(source) = &chain.source else { return found };
+    if let Some(FailingReport { seconds, attempts, error }) = &source.unreachable {
+        let text = format!(
+            "the source has not answered for {seconds:.0} s, tried {attempts} times: {error}. It is asked again at least every 5 s"
+        );
+        alert(AlertLevel::Critical, "source_unreachable", text);
+    }
+    if let Some(FailingReport { seconds, error, .. }) = &source.bodies {
+        let text =
+            format!("no block has been applied for {seconds:.0} s, because a body cannot be kept: {error}");
+        alert(AlertLevel::Critical, "bodies_unreachable", text);
+    }
+    if let Some(refused) = &source.refused {
+        let RefusedReport { height, hash, reason, descendants, insisted, .. } = refused;
+        let level = if *insisted || *descendants > 0 { AlertLevel::Critical } else { AlertLevel::Warning };
+        let built = blocks((*descendants).into());
+        let text = format!(
+            "block {height} ({hash}) of the source cannot be applied, and {built} of the source's chain are built on it: {reason}. \
+             Either the source is wrong, or this node is: `sapwood verify` checks the data directory. Restart to try the block again"
+        );
+        alert(level, "block_refused", text);
+    }
+    if let Some(GapReport { missing, child, waiting }) = &source.gap {
+        let text = format!(
+            "block {missing} is not in the source, and {} wait for it; the first is {child}. Bring the missing block files back",
+            blocks((*waiting).into())
+        );
+        alert(AlertLevel::Critical, "source_gap", text);
+    }
+    if let Some(BelowFloorReport { floor, tip }) = &source.below_floor {
+        let text = format!(
+            "the source's chain, which ends with block {} ({}), leaves the applied one below height {floor}, the lowest a \
+             rollback can reach. If that chain is the right one, import it into a new data directory; if not, check the \
+             source and its network. Following goes on by itself when the source is back on the applied chain",
+            tip.height, tip.hash
+        );
+        alert(AlertLevel::Critical, "fork_below_floor", text);
+    }
+    if let (Some(limit), Some(seconds)) = (no_block_after, chain.last_block_seconds)
+        && seconds > limit
+    {
+        let text = format!(
+            "no block has been applied for {seconds:.0} s, more than the {limit:.0} s of source.no_block_alert: compare the \
+             source with others of its network"
+        );
+        alert(AlertLevel::Warning, "no_new_block", text);
+    }
+    found
+}
+
+/// Why a node whose source is like this is not ready.
+pub(crate) fn not_ready(chain: &ChainReport) -> Vec<String> {
+    // What is critical keeps the node from its work. A chain that is quiet does not.
+    let critical = |alert: &Alert| alert.level == AlertLevel::Critical;
+    alerts(chain, None).into_iter().filter(critical).map(|alert| alert.text).collect()
+}
