@@ -99,7 +99,9 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             Arc::new(LazySource::new(source_name(config, network), network, opener)) as _
         });
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
-        let follower = source.as_ref().map(|source| Follower::new(chain.clone(), Arc::clone(source), follow, stop.clone()));
+        let follower = source
+            .as_ref()
+            .map(|source| Follower::new(chain.clone(), Arc::clone(source), follow, stop.clone()));
         let feed = match &source {
             None => Feed::Open,
             Some(source) => {

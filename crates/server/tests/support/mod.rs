@@ -99,6 +99,7 @@ impl Setup {
             progress: None,
             directory: None,
             ready_lag: 10,
+            no_block_after: None,
             disk_limit: None,
         });
         let services = GrpcServices {
