@@ -77,13 +77,13 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS (60) each; FUZZ_TARGETS picks some
 	done
 
 crash: setup ## Kill the embedded store CRASHES (5000) times and check what is left
-	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(crash_)' --no-capture
+	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-store-embedded) & test(crash_)' --no-capture
 
 prop: setup ## Run SEQUENCES (100000) random sequences against the model
-	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
+	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
 
 sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work
-	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --release --workspace -E 'package(sapwood-pruner) & test(sim)' --no-capture
+	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --profile long --release --workspace -E 'package(sapwood-pruner) & test(sim)' --no-capture
 
 big: setup ## Apply one block of TRANSACTIONS (2600000) transactions and watch the memory
 	SAPWOOD_BIG_BLOCK=$(TRANSACTIONS) cargo nextest run --release -p sapwood-chain -E 'test(teranode_1187_a_block_of_two)' --no-capture

@@ -143,6 +143,7 @@ fn a_pruned_child_cannot_come_back() {
         check_children: true,
         save_cursor: None,
         spare_external: false,
+        permit: None,
     };
     let verdicts: Vec<bool> =
         model.delete_due(&request).iter().map(|judged| judged.verdict.may_go()).collect();
@@ -186,7 +187,7 @@ fn a_rollback_stops_at_the_floor() {
     let below = |target| RollbackError::BelowFloor { target: Height(target), floor: Height(3) };
     assert_eq!(model.roll_back(to(2), RollbackMode::Node), Err(below(2)));
     assert_eq!(model.roll_back(None, RollbackMode::Node), Err(below(0)));
-    assert_eq!(model.prune_undo(Height(100)), 3, "those of 1, 2 and 3");
+    assert_eq!(model.prune_undo(None, Height(100), 9).dropped, 3, "those of 1, 2 and 3");
     assert_eq!(model.roll_back(to(3), RollbackMode::Node).unwrap().blocks, 5);
     assert_eq!(model.rollback_floor(), Some(Height(3)));
 }

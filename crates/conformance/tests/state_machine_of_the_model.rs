@@ -54,7 +54,8 @@ impl StoreFactory for Faulty {
 
 #[test]
 fn a_store_that_loses_undo_records_is_noticed() {
-    let faulty = Faulty(|model| _ = model.prune_undo(model.rollback_floor().unwrap_or_default()));
+    let faulty =
+        Faulty(|model| _ = model.prune_undo(None, model.rollback_floor().unwrap_or_default(), usize::MAX));
     let failure = run_sequences(&faulty, 50, 60, 1).failure.expect("a failure");
     assert!(failure.problem.contains("undo of"), "{failure}");
 }

@@ -71,7 +71,13 @@ impl PrunerHandle {
             needs: None,
             blocked: shared.stop_reason(None),
         };
-        let Some(record) = shared.store.get(txid).await? else {
+        let record = match shared.store.get(txid).await {
+            Err(StoreError::Corrupt { what, cause }) => {
+                return Ok(unreadable(explanation, &format!("{what}: {cause}")));
+            }
+            record => record?,
+        };
+        let Some(record) = record else {
             explanation.state =
                 "there is no record of it: it was never seen, was forgotten, or has been pruned".into();
             return Ok(explanation);
@@ -131,6 +137,24 @@ impl PrunerHandle {
             },
         };
         Guard { name: "body", question: "Can its external body be deleted?", answer, keeps }
+    }
+}
+
+/// A record that is there and cannot be read.
+fn unreadable(explanation: Explanation, error: &str) -> Explanation {
+    let reason = KeepReason::Unreadable { txid: explanation.txid, error: error.into() };
+    let guard =
+        Guard { name: "readable", question: "Can it be read?", answer: format!("no: {error}"), keeps: true };
+    Explanation {
+        stored: true,
+        state: "its record is damaged".into(),
+        reason: Some(reason.label()),
+        verdict: Verdict::Kept(reason).to_string(),
+        guards: vec![guard],
+        needs: Some(
+            "its record has to be restored from a backup; `sapwood verify` shows what else is damaged".into(),
+        ),
+        ..explanation
     }
 }
 
@@ -242,7 +266,9 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
 fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
     let (keeps, answer) = match verdict {
         _ if !checked => (false, "not checked: the check is turned off".into()),
-        Verdict::Kept(reason @ KeepReason::ChildDisagrees { .. }) => (true, reason.to_string()),
+        Verdict::Kept(reason @ (KeepReason::ChildDisagrees { .. } | KeepReason::Unreadable { .. })) => {
+            (true, reason.to_string())
+        }
         Verdict::MayGo { .. } | Verdict::Kept(KeepReason::ExternalBody { .. }) => (false, "yes".into()),
         // The check is made only once everything else lets go.
         _ => return None,
@@ -267,9 +293,10 @@ fn outlook(
         Verdict::Kept(
             reason @ (KeepReason::ChildDisagrees { .. }
             | KeepReason::ExternalBody { .. }
+            | KeepReason::Unreadable { .. }
             | KeepReason::BodyFirst
             | KeepReason::RetentionOff),
-        ) => return (None, Some(format!("this has to be mended first: {reason}"))),
+        ) => return (None, Some(format!("this has to be fixed first: {reason}"))),
         Verdict::Kept(reason @ KeepReason::Undoable { .. }) => {
             return (None, Some(format!("more blocks have to come: {reason}")));
         }

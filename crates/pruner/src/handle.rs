@@ -97,7 +97,8 @@ impl PrunerHandle {
         self.shared.jobs.get(id)
     }
 
-    /// Every change of every job from now on. Who is too slow misses some.
+    /// Every job from now on: when it is made, and whenever its state changes. How far a running one is, [`job`](Self::job) tells. Who is too
+    /// slow misses some.
     pub fn watch_jobs(&self) -> broadcast::Receiver<Job> {
         self.shared.jobs.watch()
     }
@@ -125,10 +126,10 @@ impl PrunerHandle {
     /// Every hold and what it does, that of the reorganisation window first.
     pub async fn list_holds(&self) -> Result<Vec<HoldView>, StoreError> {
         match Situation::of(&self.shared, None).await? {
-            Some(situation) => Ok(situation.views()),
+            Some(situation) => Ok(situation.views(&self.shared.holds)),
             None => {
-                let now = self.shared.clock.now();
-                Ok(self.shared.holds.all().iter().map(|hold| HoldView::new(hold, now, None)).collect())
+                let (now, holds) = (self.shared.clock.now(), &self.shared.holds);
+                Ok(holds.all().iter().map(|hold| HoldView::new(hold, now, None).heard_by(holds)).collect())
             }
         }
     }

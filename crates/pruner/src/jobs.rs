@@ -300,7 +300,7 @@ const CHANGES_KEPT: usize = 256;
 pub(crate) struct Jobs {
     jobs: Mutex<Remembered>,
     changes: broadcast::Sender<Job>,
-    /// Counts up with each change, for those who wait.
+    /// Counts up with each change of a state, for those who wait.
     version: watch::Sender<u64>,
 }
 
@@ -352,15 +352,18 @@ impl Jobs {
         id
     }
 
-    /// Changes a job that is remembered.
+    /// Changes a job that is remembered. Watchers are told if its state changed.
     pub(crate) fn update(&self, id: JobId, change: impl FnOnce(&mut Job)) -> Option<Job> {
-        let job = {
+        let (before, job) = {
             let mut jobs = self.jobs.lock();
             let job = jobs.list.iter_mut().rev().find(|job| job.id == id)?;
+            let before = job.state;
             change(job);
-            job.clone()
+            (before, job.clone())
         };
-        self.tell(job.clone());
+        if job.state != before {
+            self.tell(job.clone());
+        }
         Some(job)
     }
 

@@ -7,6 +7,7 @@
 //! - [`options`]: what can be set. [`clock`]: the time of day, as an argument.
 //! - [`policy`]: how long things are kept, kept in the store. [`holds`]: who still needs the past, kept in the store. `safety`: the safe height that follows.
 //! - `requests`, [`jobs`]: the one request that waits, and what became of each.
+//! - `retained`: what stays although it is due, and what cannot be read.
 //! - `run`: the phases of a job. `pace`: making way for blocks. [`bodies`]: bodies in an object store.
 //! - `service`: the task that hears events and does jobs. `handle`: what others do with it.
 //! - [`explain`], [`plan`], [`status`], [`metrics`]: what it shows.
@@ -29,6 +30,7 @@ mod pace;
 pub mod plan;
 pub mod policy;
 mod requests;
+mod retained;
 mod run;
 mod safety;
 mod service;
@@ -45,6 +47,7 @@ pub use metrics::PrunerMetrics;
 pub use options::{OptionsError, Pacing, PrunerOptions};
 pub use plan::Plan;
 pub use policy::{POLICY_NOTE, PolicyNumber, PolicyOrigin, PolicyState, Shortening, settle_policy};
+pub use retained::UnreadableRecord;
 pub use run::RunError;
 pub use service::{ENABLED_NOTE, Pruner, PrunerError};
-pub use status::{Backlog, PrunerStatus, Totals};
+pub use status::{Backlog, PrunerStatus, TOTALS_NOTE, Totals};

@@ -2,7 +2,7 @@
 //!
 //! Names, help texts and labels stand in one place, [`METRICS`]; registering and documenting both go by it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use prometheus_client::{
     metrics::{
@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::jobs::JobState;
+use crate::{jobs::JobState, status::Totals};
 
 /// One metric, as it is documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ const fn info(
 }
 
 /// Every metric of the pruner.
-pub static METRICS: [MetricInfo; 17] = [
+pub static METRICS: [MetricInfo; 18] = [
     info("sapwood_prune_duration_seconds", "histogram", &["operation"], "Time a phase of a job took"),
     info(
         "sapwood_prune_skipped_total",
@@ -90,6 +90,12 @@ pub static METRICS: [MetricInfo; 17] = [
         &[],
         "Holds that have expired and were neither renewed nor released",
     ),
+    info(
+        "sapwood_prune_blocked_records",
+        "gauge",
+        &["reason"],
+        "Records that something keeps from being deleted, see docs/pruner.md",
+    ),
     info("sapwood_prune_enabled", "gauge", &[], "1 if pruning is enabled"),
     info("sapwood_prune_running", "gauge", &[], "1 while a job is under way"),
 ];
@@ -114,6 +120,7 @@ pub struct PrunerMetrics {
     pub(crate) safe_height: Gauge,
     hold_height: Family<Labels, Gauge>,
     pub(crate) holds_expired: Gauge,
+    blocked: Family<Labels, Gauge>,
     pub(crate) enabled: Gauge,
     pub(crate) running: Gauge,
 }
@@ -141,6 +148,7 @@ impl Default for PrunerMetrics {
             safe_height: Gauge::default(),
             hold_height: Family::default(),
             holds_expired: Gauge::default(),
+            blocked: Family::default(),
             enabled: Gauge::default(),
             running: Gauge::default(),
         }
@@ -166,8 +174,19 @@ impl PrunerMetrics {
         put.next(self.safe_height.clone());
         put.next(self.hold_height.clone());
         put.next(self.holds_expired.clone());
+        put.next(self.blocked.clone());
         put.next(self.enabled.clone());
         put.next(self.running.clone());
+    }
+
+    /// Goes on counting from what earlier processes counted.
+    pub(crate) fn restore(&self, totals: &Totals) {
+        self.processed.inc_by(totals.deleted);
+        self.bytes_freed.inc_by(totals.bytes_freed);
+        self.bodies_deleted.inc_by(totals.bodies_deleted);
+        for (reason, count) in &totals.kept {
+            self.kept.get_or_create(&vec![("reason", reason.clone())]).inc_by(*count);
+        }
     }
 
     pub(crate) fn took(&self, operation: &'static str, duration: Duration) {
@@ -192,6 +211,13 @@ impl PrunerMetrics {
 
     pub(crate) fn job_over(&self, state: JobState) {
         self.jobs.get_or_create(&vec![("state", state.name().into())]).inc();
+    }
+
+    pub(crate) fn blocked(&self, by_reason: &BTreeMap<String, u64>) {
+        self.blocked.clear();
+        for (reason, count) in by_reason {
+            self.blocked.get_or_create(&vec![("reason", reason.clone())]).set(*count as i64);
+        }
     }
 
     pub(crate) fn hold_heights(&self, heights: impl Iterator<Item = (String, i64)>) {
@@ -242,6 +268,7 @@ mod tests {
         metrics.failed("preserve_parents");
         metrics.kept("unspent");
         metrics.job_over(JobState::Completed);
+        metrics.blocked(&[("unreadable".to_owned(), 2)].into());
         metrics.hold_heights([("persister".to_owned(), 1241)].into_iter());
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
@@ -259,6 +286,7 @@ mod tests {
             "sapwood_prune_errors_total{operation=\"preserve_parents\"} 1\n",
             "sapwood_prune_batch_duration_seconds_count 0\n",
             "sapwood_hold_keep_from{hold=\"persister\"} 1241\n",
+            "sapwood_prune_blocked_records{reason=\"unreadable\"} 2\n",
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::options::Pacing;
 
 /// With small blocks there are many jobs a second. What looks through thousands of entries is done no more often than this.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Knows when the last block was applied, and how much is due.
 pub(crate) struct Pacer {

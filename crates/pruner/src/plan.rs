@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     handle::PrunerHandle,
     jobs::StopReason,
+    retained::readable,
     safety::{Situation, after_own_preservation},
     text,
 };
@@ -115,7 +116,8 @@ impl PrunerHandle {
     async fn plan_own_preservations(&self, situation: &Situation, plan: &mut Plan) -> Result<(), StoreError> {
         let own: Vec<TxId> = self.shared.preserved.lock().keys().copied().collect();
         for chunk in own.chunks(self.shared.options.chunk_records) {
-            for record in self.shared.store.get_many(chunk.to_vec()).await?.into_iter().flatten() {
+            let records = readable(&*self.shared.store, chunk.to_vec(), &mut Vec::new()).await?;
+            for record in records {
                 let Some(master) = after_own_preservation(&self.shared, &record) else { continue };
                 if judge(&master, &situation.context(), None).may_go() {
                     let pages = u64::from(1 + extra_pages(master.head.output_count));

@@ -5,7 +5,7 @@ use sapwood_store::StoreError;
 use sapwood_types::{Height, MasterPage, TxRecord};
 
 use crate::{
-    holds::{HoldView, PERSISTER, REORG_WINDOW},
+    holds::{HoldView, Holds, PERSISTER, REORG_WINDOW},
     service::Shared,
     text,
 };
@@ -79,8 +79,8 @@ impl Situation {
         self.safe.decided_by.as_ref().map(|hold| hold.name.clone())
     }
 
-    pub(crate) fn views(&self) -> Vec<HoldView> {
-        let view = |hold| HoldView::new(hold, self.now, self.safe.decided_by.as_ref());
+    pub(crate) fn views(&self, holds: &Holds) -> Vec<HoldView> {
+        let view = |hold| HoldView::new(hold, self.now, self.safe.decided_by.as_ref()).heard_by(holds);
         self.holds.iter().map(view).collect()
     }
 }

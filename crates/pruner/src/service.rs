@@ -27,12 +27,13 @@ use crate::{
     jobs::{JobId, JobState, Jobs, StopReason, Trigger},
     metrics::PrunerMetrics,
     options::{OptionsError, Pacing, PrunerOptions},
-    pace::Pacer,
+    pace::{LOOK_AGAIN_AFTER, Pacer},
     policy::{PolicyState, Shortening, settle_policy},
     requests::{Request, Requests},
+    retained::Found,
     run::{Halt, Phase, Preserved, Run, RunError, Sweep},
     safety::Situation,
-    status::Totals,
+    status::{TOTALS_NOTE, Totals},
 };
 
 /// The name of the note that says whether somebody enabled or disabled pruning.
@@ -167,6 +168,11 @@ impl Shared {
             Some(note) => decode_enabled(&note)?,
         };
         let policy = settle_policy(&*store, &options.policy).await?;
+        let totals = match store.note(TOTALS_NOTE).await? {
+            None => Totals::default(),
+            Some(note) => Totals::decode(note)
+                .map_err(|cause| StoreError::Corrupt { what: format!("the note {TOTALS_NOTE}"), cause })?,
+        };
         let position = store.prune_cursor().await?;
         let shared = Arc::new(Shared {
             store,
@@ -193,8 +199,12 @@ impl Shared {
             preserved: Mutex::default(),
             preserving: tokio::sync::Mutex::default(),
             next_body_part: AtomicU8::new(0),
-            totals: Mutex::default(),
+            found: Mutex::default(),
+            looked_up_to: Mutex::default(),
+            totals: Mutex::new(totals.clone()),
+            totals_written: Mutex::new((totals, Instant::now())),
         });
+        shared.metrics.restore(&shared.totals.lock());
         shared.metrics.enabled.set(enabled.into());
         Ok((shared, position))
     }
@@ -269,7 +279,13 @@ pub(crate) struct Shared {
     pub(crate) preserving: tokio::sync::Mutex<()>,
     /// Where to look next for bodies without a record: those of ids that begin with this byte.
     pub(crate) next_body_part: AtomicU8,
+    /// Up to which settled height the last whole look came. What is still listed up to there was retained.
+    pub(crate) looked_up_to: Mutex<Option<Height>>,
+    /// What is retained although it is due, and what cannot be read.
+    pub(crate) found: Mutex<Found>,
     pub(crate) totals: Mutex<Totals>,
+    /// The totals as they were last written down, and when.
+    totals_written: Mutex<(Totals, Instant)>,
 }
 
 impl Shared {
@@ -350,13 +366,13 @@ impl Shared {
         }
     }
 
-    /// Pauses, unless something happens that the job should look at.
-    pub(crate) async fn rest(&self, pause: Duration) {
+    /// Pauses, unless something happens that the job should look at. Returns whether something did.
+    pub(crate) async fn rest(&self, pause: Duration) -> bool {
         let mut state = self.events.watch_state();
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = self.interrupted.notified() => {}
-            _ = state.changed() => {}
+            () = tokio::time::sleep(pause) => false,
+            () = self.interrupted.notified() => true,
+            _ = state.changed() => true,
         }
     }
 
@@ -366,6 +382,24 @@ impl Shared {
             // It counts in memory. After a restart less is known to be persisted, which keeps more.
             self.metrics.failed("holds");
             tracing::error!(%error, %height, "how far the persister is could not be written down");
+        }
+    }
+
+    /// Writes the totals down if they count more than last time: about once a second, or at once if asked to.
+    async fn write_totals(&self, at_once: bool) {
+        let totals = self.totals.lock().clone();
+        {
+            let mut written = self.totals_written.lock();
+            let (before, at) = &*written;
+            let counted = |totals: &Totals| (totals.deleted, totals.bytes_freed, totals.bodies_deleted);
+            let due = at_once || at.elapsed() >= LOOK_AGAIN_AFTER;
+            if !due || counted(before) == counted(&totals) {
+                return;
+            }
+            *written = (totals.clone(), Instant::now());
+        }
+        if let Err(error) = self.store.put_notes(vec![(TOTALS_NOTE.into(), Some(totals.encode()))]).await {
+            tracing::warn!(%error, "the totals of pruning could not be written down");
         }
     }
 
@@ -465,9 +499,9 @@ async fn catch_up(shared: &Shared, missed: u64) {
 }
 
 /// Does one job after the other.
-async fn work(shared: &Shared, position: Option<Cursor>) {
+async fn work(shared: &Arc<Shared>, position: Option<Cursor>) {
     let mut stopping = shared.stopping.subscribe();
-    let mut sweep = Sweep { look_back: position.is_some(), position };
+    let mut sweep = Sweep::resume(position);
     let mut pacer = Pacer::new(shared.options.pacing);
     loop {
         let request = tokio::select! {
@@ -477,12 +511,13 @@ async fn work(shared: &Shared, position: Option<Cursor>) {
         };
         do_job(shared, request, &mut sweep, &mut pacer).await;
     }
+    shared.write_totals(true).await;
     if let Some(waiting) = shared.requests.take(|_| true) {
         end_job(shared, waiting.job, JobState::Cancelled, Some(StopReason::Stopping), None);
     }
 }
 
-async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mut Pacer) {
+async fn do_job(shared: &Arc<Shared>, request: Request, sweep: &mut Sweep, pacer: &mut Pacer) {
     let now = shared.clock.now();
     shared.jobs.update(request.job, |job| {
         job.state = JobState::Running;
@@ -501,6 +536,7 @@ async fn do_job(shared: &Shared, request: Request, sweep: &mut Sweep, pacer: &mu
         job.counts = run.counts().clone();
         job.durations = run.durations().clone();
     });
+    shared.write_totals(false).await;
     if shared.requests.waiting().is_none() || pacer.shows_again() {
         shared.measure().await;
     }

@@ -2,15 +2,20 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use bytes::Bytes;
 use sapwood_chain::ChainState;
-use sapwood_store::{Cursor, Store, StoreError};
-use sapwood_types::Height;
+use sapwood_store::{Cursor, DueRecord, Store, StoreError};
+use sapwood_types::{
+    DecodeError, Height,
+    codec::{Reader, Writer},
+};
 use serde::Serialize;
 
 use crate::{
     handle::PrunerHandle,
     holds::HoldView,
     jobs::{Job, JobCounts, JobDurations, JobState},
+    retained::UnreadableRecord,
     safety::Situation,
     service::Shared,
     text,
@@ -45,7 +50,12 @@ pub(crate) async fn estimate_backlog(
     Ok(Backlog { records: records.max(counted + 1), estimated: true })
 }
 
-/// What all jobs since the start have done.
+/// The name of the note that has the totals.
+pub const TOTALS_NOTE: &str = "pruner/totals";
+const TOTALS_VERSION: u8 = 1;
+
+/// What all jobs have done since the store was made. Written down about once a second while there is something to count, and when the pruner
+/// stops: a process that is killed may forget the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     /// Jobs that are over.
@@ -63,6 +73,38 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// The totals as they were left in the store.
+    pub(crate) fn decode(note: Bytes) -> Result<Self, DecodeError> {
+        let mut from = Reader::new(note);
+        from.version(TOTALS_NOTE, TOTALS_VERSION)?;
+        let mut totals = Totals {
+            jobs: from.varint("jobs")?,
+            deleted: from.varint("deleted")?,
+            bytes_freed: from.varint("bytes freed")?,
+            bodies_deleted: from.varint("bodies deleted")?,
+            ..Totals::default()
+        };
+        while from.left() > 0 {
+            let reason = String::from_utf8_lossy(&from.sized("reason")?).into_owned();
+            totals.kept.insert(reason, from.varint("kept")?);
+        }
+        from.end(TOTALS_NOTE)?;
+        Ok(totals)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut to = Writer::with_capacity(64);
+        to.u8(TOTALS_VERSION);
+        for count in [self.jobs, self.deleted, self.bytes_freed, self.bodies_deleted] {
+            to.varint(count);
+        }
+        for (reason, count) in &self.kept {
+            to.sized(reason.as_bytes());
+            to.varint(*count);
+        }
+        Bytes::from(to.finish())
+    }
+
     pub(crate) fn add(&mut self, counts: &JobCounts, durations: &JobDurations) {
         /// How much the newest job counts in the rate.
         const NEWEST: f64 = 0.3;
@@ -110,13 +152,18 @@ pub struct PrunerStatus {
     /// When the backlog will be gone, as far as can be told.
     #[serde(serialize_with = "text::seconds_option")]
     pub catch_up: Option<Duration>,
+    /// Records retained although they are due, by reason: by the last whole look through the due index, and what was looked at since. A
+    /// whole look comes with each start, each minute (`look_every`) and on demand.
+    pub blocked: BTreeMap<String, u64>,
+    /// Records that cannot be read, the first hundred by id. They are retained, and stop nothing else.
+    pub unreadable: Vec<UnreadableRecord>,
     /// Blocks a record is kept after it settled.
     pub retention: u32,
     /// The job under way.
     pub running: Option<Job>,
     /// The job that is over last.
     pub last_job: Option<Job>,
-    /// What all jobs since the start have done.
+    /// What all jobs have done.
     pub totals: Totals,
 }
 
@@ -135,12 +182,17 @@ impl Shared {
             return Ok(Measured { situation: None, backlog, lag_blocks: 0, catch_up });
         };
         let position = self.position.lock().clone();
-        let backlog = estimate_backlog(&*self.store, situation.settled_up_to(), position.clone()).await?;
+        let mut backlog = estimate_backlog(&*self.store, situation.settled_up_to(), position.clone()).await?;
         let lag_blocks = match situation.due_by_age() {
             None => 0,
             Some(up_to) => {
-                let oldest = self.store.due(up_to, position, 1).await?;
-                oldest.items.first().map_or(0, |oldest| up_to.above(oldest.settled_at) + 1)
+                // After a whole look what is left up to there is retained: it was looked at.
+                let looked_up_to = *self.looked_up_to.lock();
+                let listed = self.store.due(up_to, position, COUNTED).await?.items;
+                let retained = |due: &&DueRecord| Some(due.settled_at) <= looked_up_to;
+                let retained = listed.iter().take_while(retained).count();
+                backlog.records = backlog.records.saturating_sub(retained as u64);
+                listed.get(retained).map_or(0, |oldest| up_to.above(oldest.settled_at) + 1)
             }
         };
         let rate = self.totals.lock().records_per_second;
@@ -162,6 +214,7 @@ impl Shared {
     fn show(&self, measured: &Measured) {
         self.metrics.backlog.set(measured.backlog.records as i64);
         self.metrics.lag.set(measured.lag_blocks.into());
+        self.metrics.blocked(&self.found.lock().by_reason());
         self.metrics.catch_up.set(measured.catch_up.map_or(-1, |catch_up| catch_up.as_secs() as i64));
         if let Some(situation) = &measured.situation {
             self.note_situation(situation);
@@ -212,8 +265,12 @@ impl PrunerHandle {
         let cursor = shared.position.lock().as_ref().map(hexadecimal);
         let situation = measured.situation.as_ref();
         let holds = match situation {
-            Some(situation) => situation.views(),
+            Some(situation) => situation.views(&shared.holds),
             None => self.list_holds().await?,
+        };
+        let (blocked, unreadable) = {
+            let found = shared.found.lock();
+            (found.by_reason(), found.named())
         };
         Ok(PrunerStatus {
             enabled: shared.is_enabled(),
@@ -227,6 +284,8 @@ impl PrunerHandle {
             backlog: measured.backlog,
             lag_blocks: measured.lag_blocks,
             catch_up: measured.catch_up,
+            blocked,
+            unreadable,
             retention: self.policy().retention,
             running,
             last_job: shared.jobs.newest_that(|state| state.is_over() && state != JobState::Superseded),
@@ -251,6 +310,12 @@ impl fmt::Display for PrunerStatus {
             _ => writeln!(f)?,
         }
         writeln!(f, "lag          {} blocks", text::figure(self.lag_blocks))?;
+        if !self.blocked.is_empty() {
+            writeln!(f, "blocked      {}", text::reasons(&self.blocked))?;
+        }
+        for record in &self.unreadable {
+            writeln!(f, "unreadable   {}: {}", record.txid, record.error)?;
+        }
         let Totals { jobs, deleted, bytes_freed, .. } = &self.totals;
         let bytes = text::bytes(*bytes_freed);
         writeln!(

@@ -128,6 +128,13 @@ pub enum KeepReason {
         /// What the child's own record says.
         found: ChildEvidence,
     },
+    /// A record that is needed for the verdict cannot be read: its own, a child's, or a parent's that would change with it.
+    Unreadable {
+        /// Which record.
+        txid: TxId,
+        /// What is wrong with it.
+        error: String,
+    },
     /// Its body lives outside and has to go first.
     BodyFirst,
     /// Its external body could not be deleted.
@@ -156,6 +163,7 @@ impl KeepReason {
             KeepReason::AboveTip { .. } => "above_tip",
             KeepReason::Undoable { .. } => "undoable",
             KeepReason::ChildDisagrees { .. } => "child_disagrees",
+            KeepReason::Unreadable { .. } => "unreadable",
             KeepReason::BodyFirst => "body_first",
             KeepReason::ExternalBody { .. } => "external_body",
         }
@@ -337,6 +345,9 @@ impl fmt::Display for KeepReason {
                     ChildEvidence::Present { mined_at } => said(mined_at),
                 };
                 write!(f, "child {child} is remembered as {} but is {found}", said(remembered))
+            }
+            KeepReason::Unreadable { txid, error } => {
+                write!(f, "the record of {txid} cannot be read: {error}")
             }
             KeepReason::BodyFirst => write!(f, "its external body has to go first"),
             KeepReason::ExternalBody { error } => {

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use rocksdb::{ColumnFamily, DB, Options, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DB, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use sapwood_rules::Policy;
 use sapwood_store::{StoreError, UtxoSet, working_set::PageKey};
 use sapwood_types::{DecodeError, MasterPage, OutputPage, StoredMaster, TxId};
@@ -162,6 +162,17 @@ impl Engine {
         options: &ReadOptions,
         mut page: impl FnMut(&TxId, Option<&[u8]>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.read_each_master(txids, options, |txid, bytes| page(txid, bytes?))
+    }
+
+    /// Like [`read_raw_masters`](Self::read_raw_masters), but a page that the engine finds damaged is handed on as that, and does not
+    /// keep the others from being read.
+    pub(crate) fn read_each_master(
+        &self,
+        txids: &[TxId],
+        options: &ReadOptions,
+        mut page: impl FnMut(&TxId, Result<Option<&[u8]>, StoreError>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         if txids.is_empty() {
             return Ok(());
         }
@@ -169,8 +180,16 @@ impl Engine {
         let column = self.column(Column::Tx)?;
         let found = self.db.batched_multi_get_cf_opt(column, keys, txids.is_sorted(), options);
         for (txid, value) in txids.iter().zip(found) {
-            let value = value.map_err(engine_error("reading records"))?;
-            page(txid, value.as_deref())?;
+            match &value {
+                Ok(value) => page(txid, Ok(value.as_deref()))?,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    tracing::error!(%txid, %error, "the engine finds a record damaged");
+                    let problem = "the storage engine finds damage where it lies";
+                    let cause = DecodeError::Inconsistent { what: "record", problem };
+                    page(txid, Err(corrupt(format!("transaction {txid}"), cause)))?;
+                }
+                Err(error) => return Err(engine_error("reading records")(error.clone())),
+            }
         }
         Ok(())
     }

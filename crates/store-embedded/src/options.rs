@@ -46,6 +46,8 @@ pub struct EmbeddedOptions {
     /// A change of at least so many records is worked on by two cores. Fewer are done sooner than a second one is woken. For tests and
     /// measurements; the default suits every machine.
     pub two_cores_from: usize,
+    /// Children whose records the check before a deletion reads in one go, at least 1. More take more memory.
+    pub children_per_read: usize,
     /// Threads for flushing and compacting. `None`: as many as there are cores, and at least two.
     pub background_jobs: Option<i32>,
     /// Files kept open at most; -1 for all.
@@ -83,6 +85,7 @@ impl Default for EmbeddedOptions {
             write_buffer_bytes: 64 << 20,
             write_buffers: 3,
             two_cores_from: 256,
+            children_per_read: 10_000,
             background_jobs: None,
             max_open_files: 512,
             compression: true,
@@ -154,6 +157,7 @@ impl std::fmt::Debug for EmbeddedOptions {
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("write_buffers", &self.write_buffers)
             .field("two_cores_from", &self.two_cores_from)
+            .field("children_per_read", &self.children_per_read)
             .field("background_jobs", &self.background_jobs)
             .field("max_open_files", &self.max_open_files)
             .field("compression", &self.compression)

@@ -1,11 +1,13 @@
 //! Pruning: judge without the lock, delete under it what did not change meanwhile.
 
 use async_trait::async_trait;
-use rocksdb::{ColumnFamily, ReadOptions, WriteBatch};
+use rocksdb::{ColumnFamily, Direction, IteratorMode, ReadOptions, WriteBatch};
 use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge_state, verdict::check_child};
 use sapwood_store::{
-    Cursor, DeleteDue, DueRecord, Judged, Page, StoreError, StorePrune, WorkingSet,
+    Cursor, DeleteDue, DueRecord, Expired, Judged, Page, StoreError, StorePrune, UndoDropped, Unreadable,
+    WorkingSet,
     changes::{Facts, record_entries},
+    check_limit,
     transition::preserve,
 };
 use sapwood_types::{Height, MasterFront, MasterPage, Slot, TxId, page::extra_pages};
@@ -36,6 +38,52 @@ impl Case {
     fn gone(txid: TxId) -> Self {
         Case { judged: Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 }, plain: None }
     }
+
+    /// A record by what its first page begins with.
+    fn of(
+        txid: TxId,
+        page: &[u8],
+        context: &PruneContext,
+        undoable_from: Option<Height>,
+    ) -> Result<Self, StoreError> {
+        let front =
+            MasterFront::decode(page).map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
+        let judged = Judged {
+            txid,
+            verdict: judge_state(&front.head, front.all_slots(), context, undoable_from),
+            external: front.head.external,
+            // Further pages are not read for this; they are taken to be as large as the first.
+            bytes: page.len() as u64 * u64::from(1 + extra_pages(front.head.output_count)),
+        };
+        let plain = (!front.head.is_conflicting()).then_some(front);
+        Ok(Case { judged, plain })
+    }
+}
+
+/// Why a record is retained that would take reading another one, or itself, which cannot be read. Any other error ends the call.
+fn unreadable(txid: TxId, error: StoreError) -> Result<KeepReason, StoreError> {
+    match error {
+        StoreError::Corrupt { what, cause } => {
+            Ok(KeepReason::Unreadable { txid, error: format!("{what}: {cause}") })
+        }
+        error => Err(error),
+    }
+}
+
+/// What was found, or nothing and the record noted as one that cannot be read. Any other error ends the call.
+fn readable<T>(
+    txid: TxId,
+    found: Result<T, StoreError>,
+    noted: &mut Vec<Unreadable>,
+) -> Result<Option<T>, StoreError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(StoreError::Corrupt { what, cause }) => {
+            noted.push(Unreadable { txid, error: format!("{what}: {cause}") });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Engine {
@@ -49,19 +97,20 @@ impl Engine {
         let undoable_from = self.published.read().undoable_from();
         let snapshot = Snapshot::new(self);
         let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
-        snapshot.raw_masters(txids, |txid, bytes| {
-            let mut case = Case::gone(*txid);
-            if let Some(bytes) = bytes {
-                let first_page = bytes.len() as u64;
-                let front = MasterFront::decode(bytes)
-                    .map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
-                case.judged.verdict = judge_state(&front.head, front.all_slots(), context, undoable_from);
-                case.judged.external = front.head.external;
-                // Further pages are not read for this; they are taken to be as large as the first.
-                case.judged.bytes = first_page * u64::from(1 + extra_pages(front.head.output_count));
-                case.plain = (!front.head.is_conflicting()).then_some(front);
-            }
-            cases.push(case);
+        snapshot.each_master(txids, |txid, bytes| {
+            let case = match bytes {
+                Ok(None) => Ok(Case::gone(*txid)),
+                Ok(Some(bytes)) => Case::of(*txid, bytes, context, undoable_from),
+                Err(error) => Err(error),
+            };
+            cases.push(match case {
+                Ok(case) => case,
+                Err(error) => {
+                    let mut case = Case::gone(*txid);
+                    case.judged.verdict = Verdict::Kept(unreadable(*txid, error)?);
+                    case
+                }
+            });
             Ok(())
         })?;
         if check_children {
@@ -110,6 +159,9 @@ impl Engine {
         self.reached("prune-judged")?;
         // One write, or a crash could leave the cursor behind a record that was not deleted.
         self.change(|change| {
+            if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
+                return Err(StoreError::Stopped { doing: "deleting due records" });
+            }
             let changed = changed();
             let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
             let mut spared = false;
@@ -129,14 +181,19 @@ impl Engine {
                     spared = true;
                     continue;
                 }
-                gone.insert(txid);
                 match case.plain.take() {
                     Some(front) => {
                         let further_pages = extra_pages(front.head.output_count);
                         change.deleted.push((txid, Deleted { further_pages, facts: Facts::of(&front) }));
                     }
-                    None => preserve::prune(&mut change.set, txid)?,
+                    None => {
+                        if let Err(error) = change.set.attempt(|set| preserve::prune(set, txid)) {
+                            case.judged.verdict = Verdict::Kept(unreadable(txid, error)?);
+                            continue;
+                        }
+                    }
                 }
+                gone.insert(txid);
             }
             if let (Some(cursor), false) = (&request.save_cursor, spared) {
                 change.state.prune_cursor = Some(cursor.clone());
@@ -171,45 +228,92 @@ impl Engine {
 
     /// Works off the first entries of the list of preservations. Each one leaves the list, whatever is behind it: whoever goes on
     /// while there are as many as asked for comes to the end.
-    fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+    /// An entry whose record cannot be read stays, and is stepped over.
+    fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
+        check_limit(limit)?;
         self.change(|change| {
             let snapshot = Snapshot::new(self);
-            let preserved = Some(Pending::Preserved);
-            let over = snapshot.by_height(Column::Pending, preserved, Height(0)..=height, None, limit)?.items;
-            change.set.load(over.iter().map(|(_, txid)| *txid))?;
+            let (mut expired, mut after) = (Expired::default(), None);
             let mut stray = WriteBatch::default();
-            for (until, txid) in &over {
-                if !preserve::end(&mut change.set, *txid, *until)? {
-                    tracing::warn!(%txid, %until, "a preservation was listed that no record has: the entry is deleted");
-                    let key = keys::pending(Pending::Preserved, *until, txid);
-                    stray.delete_cf(self.column(Column::Pending)?, key);
+            while expired.worked_off < limit {
+                let (preserved, heights) = (Some(Pending::Preserved), Height(0)..=height);
+                let wanted = limit - expired.worked_off;
+                let over =
+                    snapshot.by_height(Column::Pending, preserved, heights, after.as_ref(), wanted)?;
+                load_readable(&mut change.set, over.items.iter().map(|(_, txid)| *txid))?;
+                for (until, txid) in &over.items {
+                    let ended = change.set.attempt(|set| preserve::end(set, *txid, *until));
+                    let Some(ended) = readable(*txid, ended, &mut expired.unreadable)? else { continue };
+                    expired.worked_off += 1;
+                    if !ended {
+                        tracing::warn!(%txid, %until, "a preservation was listed that no record has: the entry is deleted");
+                        let key = keys::pending(Pending::Preserved, *until, txid);
+                        stray.delete_cf(self.column(Column::Pending)?, key);
+                    }
+                }
+                after = over.next;
+                if after.is_none() {
+                    break;
                 }
             }
             // By themselves, but under the same lock: no record changes with them, so there is nothing to keep together.
             if !stray.is_empty() {
                 self.write(stray)?;
             }
-            Ok(over.len())
+            Ok(expired)
         })
     }
 
-    fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
+    fn end_preservations(&self, preserved: &[(TxId, Height)]) -> Result<usize, StoreError> {
         self.change(|change| {
-            let Some(chain) = change.state.chain else { return Ok(0) };
+            load_readable(&mut change.set, preserved.iter().map(|(txid, _)| *txid))?;
+            let mut ended = 0;
+            for (txid, until) in preserved {
+                let end = change.set.attempt(|set| preserve::end(set, *txid, *until));
+                ended += usize::from(readable(*txid, end, &mut Vec::new())?.unwrap_or(false));
+            }
+            Ok(ended)
+        })
+    }
+
+    fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError> {
+        check_limit(limit)?;
+        self.change(|change| {
+            let Some(chain) = change.state.chain else { return Ok(UndoDropped::default()) };
             let column = self.column(Column::Undo)?;
             let end = below.min(chain.undoable_from());
+            let start = keys::undo(from.unwrap_or(Height::GENESIS));
             let mut options = ReadOptions::default();
             options.set_iterate_upper_bound(keys::undo(end).to_vec());
-            for entry in self.db().iterator_cf_opt(column, options, rocksdb::IteratorMode::Start) {
+            let mode = IteratorMode::From(&start, Direction::Forward);
+            let mut next = None;
+            for entry in self.db().iterator_cf_opt(column, options, mode) {
                 let (key, _) = entry.map_err(engine_error("listing undo records"))?;
                 let height = key.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
                     let cause = sapwood_types::DecodeError::BadNumber { field: "undo key" };
                     corrupt("an undo record", cause)
                 })?;
+                if change.undone.len() == limit {
+                    next = Some(Height(height));
+                    break;
+                }
                 change.undone.push(Height(height));
             }
-            Ok(change.undone.len() as u64)
+            Ok(UndoDropped { dropped: change.undone.len() as u64, next })
         })
+    }
+}
+
+/// Reads first pages in one go. Where one of them cannot be read, each is read when it is its turn.
+fn load_readable(set: &mut WorkingSet, txids: impl Iterator<Item = TxId>) -> Result<(), StoreError> {
+    match set.load(txids) {
+        Err(StoreError::Corrupt { .. }) => Ok(()),
+        loaded => loaded,
     }
 }
 
@@ -223,12 +327,16 @@ fn check_all_children(
 ) -> Result<(), StoreError> {
     let mut set = WorkingSet::new(snapshot);
     let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
-    for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
+    for (number, case) in cases.iter_mut().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
+        let txid = case.judged.txid;
         match &case.plain {
             Some(front) if front.summaries.is_empty() => {
                 slots.extend(front.slots.iter().map(|slot| (number, *slot)));
             }
-            _ => slots.extend(set.slots(case.judged.txid)?.into_iter().map(|slot| (number, slot))),
+            _ => match set.slots(txid) {
+                Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
+                Err(error) => case.judged.verdict = Verdict::Kept(unreadable(txid, error)?),
+            },
         }
     }
     let child = |slot: &Slot| slot.spender().map(|spender| spender.child);
@@ -240,27 +348,43 @@ fn check_all_children(
     let mut to_read: Vec<TxId> = unknown.filter_map(|((_, slot), _)| child(slot)).collect();
     to_read.sort_unstable();
     to_read.dedup();
-    let mut found: Vec<ChildEvidence> = Vec::with_capacity(to_read.len());
-    snapshot.raw_masters(&to_read, |child, bytes| {
-        found.push(match bytes {
-            None => ChildEvidence::Absent,
-            Some(bytes) => {
-                let mined_at = MasterPage::peek_mined_at(bytes)
-                    .map_err(|cause| corrupt(format!("transaction {child}"), cause))?;
-                ChildEvidence::Present { mined_at }
-            }
-        });
-        Ok(())
-    })?;
+    let mut found: Vec<Result<ChildEvidence, KeepReason>> = Vec::with_capacity(to_read.len());
+    for part in to_read.chunks(engine.options.children_per_read.max(1)) {
+        snapshot.each_master(part, |child, bytes| {
+            let evidence = bytes.and_then(|bytes| match bytes {
+                None => Ok(ChildEvidence::Absent),
+                Some(bytes) => match MasterPage::peek_mined_at(bytes) {
+                    Ok(mined_at) => Ok(ChildEvidence::Present { mined_at }),
+                    Err(cause) => Err(corrupt(format!("transaction {child}"), cause)),
+                },
+            });
+            found.push(match evidence {
+                Ok(evidence) => Ok(evidence),
+                Err(error) => Err(unreadable(*child, error)?),
+            });
+            Ok(())
+        })?;
+    }
     for ((number, slot), known) in slots.iter().zip(known) {
+        let verdict = &mut cases[*number].judged.verdict;
+        if !verdict.may_go() {
+            continue;
+        }
+        let read = |child: &TxId| to_read.binary_search(child).ok().map(|at| &found[at]);
+        if known.is_none()
+            && let Some(Err(reason)) = child(slot).as_ref().and_then(read)
+        {
+            *verdict = Verdict::Kept(reason.clone());
+            continue;
+        }
         let evidence = |child: &TxId| match known {
             Some(height) => ChildEvidence::Present { mined_at: Some(height) },
-            None => to_read.binary_search(child).map_or(ChildEvidence::Absent, |at| found[at]),
+            None => match read(child) {
+                Some(Ok(evidence)) => *evidence,
+                _ => ChildEvidence::Absent,
+            },
         };
-        let verdict = &mut cases[*number].judged.verdict;
-        if verdict.may_go()
-            && let Err(reason) = check_child(slot, evidence, context)
-        {
+        if let Err(reason) = check_child(slot, evidence, context) {
             *verdict = Verdict::Kept(reason);
         }
     }
@@ -299,26 +423,21 @@ impl StorePrune for EmbeddedStore {
         Ok(self.engine.published.read().prune_cursor.clone())
     }
 
-    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
         self.run(move |engine| engine.expire_preservations(height, limit)).await?
     }
 
     async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
-        self.run(move |engine| {
-            engine.change(|change| {
-                change.set.load(preserved.iter().map(|(txid, _)| *txid))?;
-                let mut ended = 0;
-                for (txid, until) in &preserved {
-                    ended += usize::from(preserve::end(&mut change.set, *txid, *until)?);
-                }
-                Ok(ended)
-            })
-        })
-        .await?
+        self.run(move |engine| engine.end_preservations(&preserved)).await?
     }
 
-    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
-        self.run(move |engine| engine.prune_undo(below)).await?
+    async fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError> {
+        self.run(move |engine| engine.prune_undo(from, below, limit)).await?
     }
 }
 
@@ -365,7 +484,7 @@ mod tests {
             let found = engine.read_masters(&[parent.txid], &ReadOptions::default()).unwrap();
             found[0].as_ref().map(|stored| stored.front().unwrap().head.preserve_until)
         };
-        let expire = |height, limit| engine.expire_preservations(Height(height), limit).unwrap();
+        let expire = |height, limit| engine.expire_preservations(Height(height), limit).unwrap().worked_off;
         assert_eq!(expire(4, 2), 2);
         assert_eq!(
             (expire(4, 2), until()),
@@ -410,6 +529,7 @@ mod tests {
             check_children: true,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         engine.delete_due(&request).unwrap();
         assert_eq!(engine.mined.read().get(&child.txid), None);

@@ -43,13 +43,13 @@ impl<'a> Snapshot<'a> {
         options
     }
 
-    /// First pages as they are stored.
-    pub(crate) fn raw_masters(
+    /// First pages as they are stored; one that is damaged does not keep the others from being read.
+    pub(crate) fn each_master(
         &self,
         txids: &[TxId],
-        page: impl FnMut(&TxId, Option<&[u8]>) -> Result<(), StoreError>,
+        page: impl FnMut(&TxId, Result<Option<&[u8]>, StoreError>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.engine.read_raw_masters(txids, &self.options(), page)
+        self.engine.read_each_master(txids, &self.options(), page)
     }
 
     /// Whether a key is there.

@@ -69,6 +69,7 @@ impl Scene {
             check_children,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         let verdict = store.delete_due(request).await.unwrap().remove(0).verdict;
         let kept = store.get_many(vec![self.parent.txid]).await.unwrap()[0].is_some();

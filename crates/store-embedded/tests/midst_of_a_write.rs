@@ -110,6 +110,7 @@ async fn a_chunk_that_looks_in_the_midst_of_a_write_hears_of_it() {
             check_children: true,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         async move { store.delete_due(request).await }
     });

@@ -136,6 +136,33 @@ pub struct Judged {
     pub bytes: u64,
 }
 
+/// A record that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Which.
+    pub txid: TxId,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+/// What came of ending preservations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Entries of the list that were worked off. Fewer than were asked for: none is left whose record can be read.
+    pub worked_off: usize,
+    /// Records that cannot be read. They stay in the list and stand in the way of no other.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What came of dropping undo records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UndoDropped {
+    /// How many were dropped.
+    pub dropped: u64,
+    /// Where to go on. `None` at the end.
+    pub next: Option<Height>,
+}
+
 /// How much there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

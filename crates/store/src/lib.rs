@@ -32,7 +32,7 @@ pub mod working_set;
 
 pub use answer::{
     AddressKind, Applied, AppliedBlocks, Counts, Cursor, DiskRoom, DueRecord, EngineStats, EngineWrites,
-    Judged, Order, Page, RolledBack, UnminedTx, Utxo, VerifyReport,
+    Expired, Judged, Order, Page, RolledBack, UndoDropped, UnminedTx, Unreadable, Utxo, VerifyReport,
 };
 pub use changes::{AddressIndexing, Changes, IndexChange};
 pub use error::{
@@ -40,8 +40,8 @@ pub use error::{
     MineError, PreserveError, ReassignError, RollbackError, SpendError, StoreError, UnspendError,
 };
 pub use request::{
-    AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendInput,
-    SpendRequest, Unspend,
+    AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Permit, Reassign, RollbackMode,
+    SpendInput, SpendRequest, Unspend,
 };
 pub use traits::{Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite, UtxoProgress, check_limit};
 pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};

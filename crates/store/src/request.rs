@@ -1,5 +1,7 @@
 //! What callers ask for.
 
+use std::{fmt, sync::Arc};
+
 use bytes::Bytes;
 use sapwood_rules::{PruneContext, spendability::SpendOverrides};
 use sapwood_types::{AddressHash, External, Height, MinedIn, OutPoint, Spender, Tx, TxId, UtxoHash};
@@ -141,6 +143,28 @@ pub struct AddressQuery {
     pub limit: usize,
 }
 
+/// Asked whether records may still be deleted, at the last moment at which the answer counts.
+#[derive(Clone)]
+pub struct Permit(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Permit {
+    /// A permit that asks this. It is called while no other write can happen, so it must neither wait nor write.
+    pub fn new(may_delete: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may_delete))
+    }
+
+    /// Whether records may be deleted now.
+    pub fn is_given(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Permit")
+    }
+}
+
 /// Delete a batch of due records.
 #[derive(Clone, Debug)]
 pub struct DeleteDue {
@@ -154,4 +178,7 @@ pub struct DeleteDue {
     pub save_cursor: Option<Cursor>,
     /// Spare records whose body lives outside: the body has to go first.
     pub spare_external: bool,
+    /// Asked in the write, before anything is deleted. If it is not given, nothing changes and the call ends with
+    /// [`StoreError::Stopped`](crate::StoreError::Stopped). `None` asks nothing.
+    pub permit: Option<Permit>,
 }

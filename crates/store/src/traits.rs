@@ -212,7 +212,8 @@ pub trait StorePrune: Send + Sync {
         limit: usize,
     ) -> Result<Page<DueRecord>, StoreError>;
 
-    /// Judges records without deleting anything.
+    /// Judges records without deleting anything. One that cannot be read is retained with
+    /// [`KeepReason::Unreadable`](sapwood_rules::KeepReason::Unreadable) and stands in the way of no other.
     async fn judge(
         &self,
         txids: Vec<TxId>,
@@ -221,25 +222,32 @@ pub trait StorePrune: Send + Sync {
     ) -> Result<Vec<Judged>, StoreError>;
 
     /// Judges records and deletes those that may go, in one write with the cursor. A record that changes meanwhile is judged
-    /// again.
+    /// again. One that cannot be read is retained, as by [`judge`](Self::judge).
     async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError>;
 
     /// The cursor saved with the last deletions.
     async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError>;
 
-    /// Ends preservations up to a height, at most `limit` of them, and returns how many there were: fewer than `limit` means
-    /// that none is left. What becomes of each record follows from its content alone. A list that was damaged may have entries
-    /// that no record has; they are deleted and count too, so that whoever repeats this comes to an end.
-    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError>;
+    /// Ends preservations up to a height, at most `limit` of them. What becomes of each record follows from its content alone. A list
+    /// that was damaged may have entries that no record has; they are deleted and count too, so that a caller who repeats this comes to
+    /// an end. Those of records that cannot be read stay.
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError>;
 
     /// Ends the preservation of each of these that is preserved up to exactly this height, and returns how many were: whoever set one
-    /// can take it back once its reason is gone, without ending one that somebody else set. A store that cannot ends none.
+    /// can take it back once its reason is gone, without ending one that somebody else set. One that cannot be read is not ended. A
+    /// store that cannot ends none.
     async fn end_preservations(&self, _preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
         Ok(0)
     }
 
-    /// Drops undo records below a height, but never one a rollback could need. Returns how many.
-    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError>;
+    /// Drops undo records from `from` on (`None` for the lowest) and below `below`, at most `limit` of them, but never one that a
+    /// rollback could need. Says where to go on.
+    async fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError>;
 }
 
 /// Looking inside.

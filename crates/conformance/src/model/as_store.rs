@@ -272,6 +272,9 @@ impl StorePrune for ModelStore {
     }
 
     async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
+            return Err(StoreError::Stopped { doing: "deleting due records" });
+        }
         Ok(self.write(|model| model.delete_due(&request)))
     }
 
@@ -283,13 +286,20 @@ impl StorePrune for ModelStore {
         Ok(self.write(|model| model.end_preservations(&preserved)))
     }
 
-    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
         check_limit(limit)?;
-        Ok(self.write(|model| model.expire_preservations(height, limit)))
+        let worked_off = self.write(|model| model.expire_preservations(height, limit));
+        Ok(Expired { worked_off, unreadable: Vec::new() })
     }
 
-    async fn prune_undo(&self, below: Height) -> Result<u64, StoreError> {
-        Ok(self.write(|model| model.prune_undo(below)))
+    async fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError> {
+        check_limit(limit)?;
+        Ok(self.write(|model| model.prune_undo(from, below, limit)))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
 use sapwood_store::{
     Applied, AppliedBlocks, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError,
-    RollbackMode, RolledBack, error::TxProblem,
+    RollbackMode, RolledBack, UndoDropped, error::TxProblem,
 };
 use sapwood_types::{
     Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, PrevOutput, Slot, Spender, Tx, TxId, TxRecord,
@@ -373,12 +373,15 @@ impl Model {
     }
 
     /// Drops undo records no rollback can need.
-    pub fn prune_undo(&mut self, below: Height) -> u64 {
+    pub fn prune_undo(&mut self, from: Option<Height>, below: Height, limit: usize) -> UndoDropped {
         let undoable_from = self.undoable_from();
         let needed = |height: Height| undoable_from.is_some_and(|from| height >= from);
-        let before = self.undo.len();
-        self.undo.retain(|height, _| *height >= below || needed(*height));
-        (before - self.undo.len()) as u64
+        let wanted = |height: &Height| Some(*height) >= from && *height < below && !needed(*height);
+        let going: Vec<Height> = self.undo.keys().copied().filter(wanted).collect();
+        for height in going.iter().take(limit) {
+            self.undo.remove(height);
+        }
+        UndoDropped { dropped: going.len().min(limit) as u64, next: going.get(limit).copied() }
     }
 
     /// Changes how long things are kept. An unsafe policy is refused.

@@ -314,7 +314,7 @@ impl Op {
             Op::RollBack { target, mode } => Outcome::roll_back(model.roll_back(target, mode)),
             Op::SetPolicy { policy } => Outcome::Policy(model.set_policy(policy).is_ok()),
             Op::DeleteDue { request } => Outcome::deleted(Ok(model.delete_due(&request))),
-            Op::PruneUndo { below } => Outcome::Count(Ok(model.prune_undo(below))),
+            Op::PruneUndo { below } => Outcome::Count(Ok(model.prune_undo(None, below, usize::MAX).dropped)),
         }
     }
 
@@ -342,7 +342,8 @@ impl Op {
             Op::Reassign { batch, height } => Outcome::Reassign(store.reassign(batch, height).await),
             Op::Preserve { txids, until } => Outcome::Preserve(store.preserve(txids, until).await),
             Op::ExpirePreservations { height, limit } => {
-                Outcome::Count(store.expire_preservations(height, limit).await.map(|count| count as u64))
+                let expired = store.expire_preservations(height, limit).await;
+                Outcome::Count(expired.map(|expired| expired.worked_off as u64))
             }
             Op::EndPreservations { preserved } => {
                 Outcome::Count(store.end_preservations(preserved).await.map(|count| count as u64))
@@ -358,7 +359,9 @@ impl Op {
                 Err(error) => Outcome::Count(Err(error)),
             },
             Op::DeleteDue { request } => Outcome::deleted(store.delete_due(request).await),
-            Op::PruneUndo { below } => Outcome::Count(store.prune_undo(below).await),
+            Op::PruneUndo { below } => {
+                Outcome::Count(store.prune_undo(None, below, usize::MAX).await.map(|undo| undo.dropped))
+            }
         }
     }
 }

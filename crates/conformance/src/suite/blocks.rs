@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sapwood_store::{Applied, ApplyOptions, Counts};
+use sapwood_store::{Applied, ApplyOptions, Counts, StoreError};
 use sapwood_types::{BlockMark, Height, PrevOutput, Slot, Tx, Undo};
 
 use super::{StoreFactory, Subject};
@@ -261,7 +261,15 @@ pub async fn undo_records_are_dropped_only_below_the_floor(factory: &dyn StoreFa
     let s = Subject::new(factory, small()).await;
     s.start(100, &[]).await;
     s.extend_to(105).await;
-    assert_eq!(s.prune_undo(Height::MAX).await, Ok(0), "the first block itself can still be taken back");
+    let drop = async |from: Option<u32>, below, limit| {
+        let undo = s.prune_undo(from.map(Height), below, limit).await.expect("prune undo");
+        (undo.dropped, undo.next.map(|height| height.0))
+    };
+    assert_eq!(
+        drop(None, Height::MAX, 9).await,
+        (0, None),
+        "the first block itself can still be rolled back"
+    );
     s.extend_to(108).await;
     assert_eq!(s.rollback_floor().await, Ok(Some(Height(103))));
     let there = async || {
@@ -274,11 +282,20 @@ pub async fn undo_records_are_dropped_only_below_the_floor(factory: &dyn StoreFa
         heights
     };
     assert_eq!(there().await, (100..=108).collect::<Vec<_>>(), "nothing goes by itself");
-    assert_eq!(s.prune_undo(Height(102)).await, Ok(2));
+    assert_eq!(drop(None, Height(102), 2).await, (2, None), "exactly as many as there are");
     assert_eq!(there().await, (102..=108).collect::<Vec<_>>());
-    assert_eq!(s.prune_undo(Height::MAX).await, Ok(2), "those at or below the floor, no more");
+    assert_eq!(drop(None, Height::MAX, 9).await, (2, None), "those at or below the floor, no more");
     assert_eq!(there().await, (104..=108).collect::<Vec<_>>());
-    assert_eq!(s.prune_undo(Height::MAX).await, Ok(0));
+    assert_eq!(drop(None, Height::MAX, 9).await, (0, None));
+    // In steps: each call is bounded and says where to go on.
+    s.extend_to(112).await;
+    let none = s.prune_undo(None, Height::MAX, 0).await;
+    assert!(matches!(none, Err(StoreError::BadOption { .. })), "{none:?}");
+    assert_eq!(drop(None, Height::MAX, 3).await, (3, Some(107)));
+    assert_eq!(there().await, vec![107, 108, 109], "up to 109 is looked at here");
+    assert_eq!(drop(Some(108), Height::MAX, 3).await, (0, None), "what lies before is not looked at");
+    assert_eq!(drop(Some(107), Height::MAX, 3).await, (1, None), "the floor is at 107");
+    assert_eq!(there().await, vec![108, 109]);
     s.sound().await;
 }
 

@@ -69,6 +69,7 @@ fn delete(txid: TxId, current: u32) -> DeleteDue {
         check_children: true,
         save_cursor: None,
         spare_external: false,
+        permit: None,
     }
 }
 
@@ -337,6 +338,7 @@ pub async fn two_pruners_delete_each_record_once(factory: &dyn StoreFactory) {
             check_children: true,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         let store = s.shared();
         async move { store.delete_due(request).await.expect("delete") }

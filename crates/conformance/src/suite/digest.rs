@@ -99,7 +99,7 @@ pub async fn blocks_undo_and_cursor_are_seen(factory: &dyn StoreFactory) {
     seen.fresh(&s, "the same block with another number").await;
     s.extend_to(20).await;
     seen.fresh(&s, "more blocks").await;
-    s.prune_undo(Height(12)).await.expect("prune undo");
+    s.prune_undo(None, Height(12), 9).await.expect("prune undo");
     seen.fresh(&s, "without old undo records").await;
     let context: PruneContext = context(20, 5, &[]);
     let save_cursor = Some(Cursor((&b"here"[..]).into()));
@@ -109,6 +109,7 @@ pub async fn blocks_undo_and_cursor_are_seen(factory: &dyn StoreFactory) {
         check_children: true,
         save_cursor,
         spare_external: false,
+        permit: None,
     })
     .await
     .expect("delete");

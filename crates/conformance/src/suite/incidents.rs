@@ -151,7 +151,7 @@ pub async fn teranode_1113_expired_preservation_must_not_delete_a_live_coin(fact
     s.add_mined(&burn("half", &[(&live, 0)]), 2).await;
     s.add(&child("waiting", &[(&waited_for, 0)], 1), 2).await;
     s.keep(&[&live, &waited_for], 20).await;
-    assert_eq!(s.expire_preservations(Height(20), 100).await, Ok(2));
+    assert_eq!(s.expire_preservations(Height(20), 100).await.map(|expired| expired.worked_off), Ok(2));
     assert_eq!((s.settled(&live).await, s.settled(&waited_for).await), (None, None));
     s.prune(u32::MAX).await;
     assert!(
@@ -228,6 +228,7 @@ pub async fn teranode_712_a_zero_hash_is_answered_at_once(factory: &dyn StoreFac
             check_children,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         let judged = s.delete_due(request).await.expect("delete");
         let found: Vec<_> = judged.iter().map(|judged| (judged.txid, &judged.verdict)).collect();
@@ -361,9 +362,9 @@ pub async fn bitcoin_22733_nothing_is_left_behind(factory: &dyn StoreFactory) {
     s.keep(&[&root], 10).await;
     s.extend(&[&burn("end", &[(&root, 0), (&root, 1)])]).await;
     s.extend_to(20).await;
-    assert_eq!(s.expire_preservations(Height(20), 100).await, Ok(1));
+    assert_eq!(s.expire_preservations(Height(20), 100).await.map(|expired| expired.worked_off), Ok(1));
     s.prune(20).await;
-    s.prune_undo(Height::MAX).await.expect("prune undo");
+    s.prune_undo(None, Height::MAX, 100).await.expect("prune undo");
     let report = s.verify(std::sync::Arc::new(|_, _| ())).await.expect("verify");
     assert_eq!((report.records, report.index_entries), (0, 0), "{report}");
     for height in 1..=15 {
@@ -387,6 +388,7 @@ pub async fn reth_20130_a_tick_is_bounded(factory: &dyn StoreFactory) {
             check_children: true,
             save_cursor: page.next,
             spare_external: false,
+            permit: None,
         };
         assert_eq!(s.delete_due(request).await.expect("delete").len(), 10);
         assert_eq!(s.counts().await.map(|counts| counts.records), Ok(left));

@@ -49,7 +49,7 @@ pub async fn the_greater_height_wins_and_absent_ones_are_skipped(factory: &dyn S
 }
 
 async fn ends(s: &Subject, height: u32, limit: usize) -> usize {
-    s.expire_preservations(Height(height), limit).await.expect("expire")
+    s.expire_preservations(Height(height), limit).await.expect("expire").worked_off
 }
 
 /// A preservation ends at its height, not before, and only once.

@@ -107,6 +107,7 @@ pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory)
         check_children: true,
         save_cursor: None,
         spare_external: false,
+        permit: None,
     };
     let judged = s.delete_due(request).await.expect("delete");
     assert_eq!(judged[0].verdict, Verdict::Kept(KeepReason::AboveTip { due_at: Height(15) }));
@@ -135,6 +136,7 @@ pub async fn what_a_rollback_may_need_stays_whatever_is_asked(factory: &dyn Stor
                 check_children: true,
                 save_cursor: None,
                 spare_external: false,
+                permit: None,
             };
             async {
                 let judged = s.delete_due(request).await.expect("delete");
@@ -219,6 +221,7 @@ pub async fn with_and_without_the_child_check_the_same_goes(factory: &dyn StoreF
             check_children,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         let judged = s.delete_due(request(1_000)).await.expect("delete");
         let waits = Verdict::Kept(KeepReason::ChildUnmined { child: None });
@@ -263,6 +266,7 @@ pub async fn the_cursor_is_saved_with_the_deletions(factory: &dyn StoreFactory) 
             check_children: true,
             save_cursor,
             spare_external: false,
+            permit: None,
         };
         s.delete_due(request).await.expect("delete").remove(0).verdict
     };
@@ -293,6 +297,7 @@ pub async fn records_with_a_body_outside_are_spared_on_request(factory: &dyn Sto
         check_children: true,
         save_cursor: cursor.clone(),
         spare_external,
+        permit: None,
     };
     let verdicts = async |spare_external| {
         let judged = s.delete_due(request(spare_external)).await.expect("delete");

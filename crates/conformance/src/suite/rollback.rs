@@ -350,7 +350,8 @@ pub async fn the_floor_can_be_reached_after_undo_is_pruned(factory: &dyn StoreFa
     s.extend_to(108).await;
     let target = s.undo(Height(104)).await.expect("undo").expect("there").previous.expect("the block below");
     assert_eq!(target.height, Height(103));
-    assert_eq!(s.prune_undo(Height::MAX).await, Ok(4), "100 to 103");
+    let undo = s.prune_undo(None, Height::MAX, 100).await.expect("prune undo");
+    assert_eq!(undo.dropped, 4, "100 to 103");
     let nowhere = block_hash("nowhere");
     let other = RollbackError::OtherBlock { target: Height(103), found: target.hash, expected: nowhere };
     assert_eq!(s.roll_back(Some((Height(103), nowhere)), RollbackMode::Node).await, Err(other));

@@ -334,6 +334,7 @@ impl Subject {
             check_children: true,
             save_cursor: None,
             spare_external: false,
+            permit: None,
         };
         self.delete_due(request).await.expect("deleting due records")
     }
@@ -358,6 +359,7 @@ impl Subject {
                 check_children: true,
                 save_cursor: page.next.clone(),
                 spare_external: false,
+                permit: None,
             };
             for judged in self.delete_due(request).await.expect("deleting due records") {
                 assert!(judged.verdict.may_go(), "{} is listed as due but {}", judged.txid, judged.verdict);

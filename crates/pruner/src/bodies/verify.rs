@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sapwood_rules::{Policy, PruneContext, SafeHeight, Verdict};
+use sapwood_rules::{KeepReason, Policy, PruneContext, SafeHeight, Verdict};
 use sapwood_store::{Judged, Store, StoreError};
 use sapwood_types::{External, Height, TxId};
 
@@ -140,7 +140,11 @@ enum Found {
     Bad(String),
 }
 
-/// Whether no record points at a body.
+/// Whether no record points at a body. Where the record cannot be read that is not known, and the body stays.
 pub(crate) fn is_orphan((_, external): &(TxId, External), judged: &Judged) -> bool {
-    judged.verdict == Verdict::Gone || judged.external != Some(*external)
+    match &judged.verdict {
+        Verdict::Gone => true,
+        Verdict::Kept(KeepReason::Unreadable { .. }) => false,
+        _ => judged.external != Some(*external),
+    }
 }

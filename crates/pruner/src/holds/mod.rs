@@ -89,6 +89,9 @@ pub struct HoldView {
     pub expired: bool,
     /// It is the one that decides the safe height.
     pub decides: bool,
+    /// Seconds since the consumer it belongs to last reported, or since the pruner started if it has not reported since then. `None` for a
+    /// hold that no consumer reports for.
+    pub silent_seconds: Option<u64>,
 }
 
 impl HoldView {
@@ -102,7 +105,13 @@ impl HoldView {
             reason: hold.reason.clone(),
             expired: hold.is_expired(now),
             decides: decided_by.is_some_and(|decider| decider.name == hold.name),
+            silent_seconds: None,
         }
+    }
+
+    /// The same, with for how long its consumer has been silent.
+    pub(crate) fn heard_by(self, holds: &Holds) -> Self {
+        Self { silent_seconds: holds.silent_seconds(&self.name), ..self }
     }
 }
 
@@ -163,6 +172,9 @@ pub struct Holds {
     under_way: tokio::sync::RwLock<()>,
     /// Expired holds that have been told about.
     told: Mutex<HashSet<String>>,
+    /// When the pruner started, and when each consumer reported since then.
+    started: u64,
+    reported: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Holds {
@@ -175,6 +187,8 @@ impl Holds {
         };
         Ok(Self {
             store,
+            started: clock.now(),
+            reported: Mutex::default(),
             clock,
             held: RwLock::new(held),
             writing: tokio::sync::Mutex::default(),
@@ -195,6 +209,13 @@ impl Holds {
     /// The hold of this name.
     pub fn get(&self, name: &str) -> Option<Hold> {
         self.held.read().get(name).cloned()
+    }
+
+    fn silent_seconds(&self, name: &str) -> Option<u64> {
+        let consumer =
+            [Consumer::Persister, Consumer::BlockAssembly].into_iter().find(|it| it.name() == name)?;
+        let last = self.reported.lock().get(consumer.name()).copied().unwrap_or(self.started);
+        Some(self.clock.now().saturating_sub(last))
     }
 
     fn tell_expired(&self, all: &[Hold]) {
@@ -310,6 +331,7 @@ impl Holds {
 
     /// Registers a consumer. Until it reports, nothing may go. One that is registered already stays as it is.
     pub(crate) async fn register(&self, consumer: Consumer) -> Result<(), HoldError> {
+        self.reported.lock().insert(consumer.name(), self.clock.now());
         self.change(|holds| {
             holds.entry(consumer.name().into()).or_insert_with(|| consumer.hold(None));
             Ok(())
@@ -319,6 +341,7 @@ impl Holds {
 
     /// Notes how far a consumer is, which registers it. Counts at once, even if it cannot be written down.
     pub(crate) async fn report(&self, consumer: Consumer, height: Height) -> Result<(), HoldError> {
+        self.reported.lock().insert(consumer.name(), self.clock.now());
         let _writing = self.writing.lock().await;
         let hold = consumer.hold(Some(height));
         self.held.write().insert(hold.name.clone(), hold);

@@ -12,17 +12,25 @@
 use std::{
     collections::HashSet,
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
 use futures_util::{StreamExt, future::join_all, stream};
 use parking_lot::Mutex;
 use sapwood_rules::{KeepReason, PruneContext, Verdict};
-use sapwood_store::{Cursor, DeleteDue, Judged, StoreError};
+use sapwood_store::{Cursor, DeleteDue, Judged, Permit, StoreError};
 use sapwood_types::{External, Height, TxId};
 use tokio::time::Instant;
 
 use super::{Halt, Run, Sweep};
-use crate::{bodies::BodyError, jobs::StopReason, pace::Pacer, service::Shared, status::estimate_backlog};
+use crate::{
+    bodies::BodyError,
+    jobs::StopReason,
+    pace::{LOOK_AGAIN_AFTER, Pacer},
+    retained::Retained,
+    service::Shared,
+    status::estimate_backlog,
+};
 
 /// Bodies being deleted at the same time.
 const BODIES_AT_A_TIME: usize = 16;
@@ -38,6 +46,11 @@ struct Wave {
 }
 
 impl Wave {
+    /// How many pages are done before the first that is not.
+    fn done_first(&self) -> usize {
+        self.done.lock().iter().take_while(|done| **done).count()
+    }
+
     /// The end of the last page up to which all are done, if `writing` is done too.
     fn done_up_to(&self, writing: Option<usize>) -> Option<Cursor> {
         let done = self.done.lock();
@@ -46,10 +59,13 @@ impl Wave {
     }
 }
 
-/// What became of a chunk.
+/// What became of a chunk, as far as it got.
+#[derive(Default)]
 struct ChunkDone {
     judged: Vec<Judged>,
     bodies_deleted: u64,
+    /// Why it did not come to its end. `None` if it did.
+    error: Option<StoreError>,
 }
 
 impl Run<'_> {
@@ -59,17 +75,20 @@ impl Run<'_> {
         }
         if sweep.position.is_none() {
             sweep.look_back = false;
+            (sweep.seen, sweep.complete) = (Retained::default(), false);
         }
-        let situation = self.situation().await?;
-        self.note(&situation);
-        if pacer.wants_backlog() {
-            let (store, up_to) = (&*self.shared.store, situation.settled_up_to());
-            pacer.note_backlog(estimate_backlog(store, up_to, sweep.position.clone()).await?.records);
+        // What looks through everything comes seldom, and counts for itself.
+        if self.whole || pacer.wants_backlog() {
+            self.count_backlog(sweep, pacer).await?;
         }
         let body_failures = AtomicU32::new(0);
+        let mut first = true;
         loop {
             self.check()?;
-            self.check_limits()?;
+            // However much time the phases before took, or however small the limit is: each job gets further.
+            if !std::mem::replace(&mut first, false) {
+                self.check_limits()?;
+            }
             let deleting = self.shared.holds.deleting().await;
             let situation = self.situation().await?;
             self.note(&situation);
@@ -79,15 +98,20 @@ impl Run<'_> {
             let started = Instant::now();
             let wave = self.list(up_to, sweep.position.clone(), width).await?;
             let last = wave.ends.last().is_none_or(Option::is_none);
-            let context = situation.context();
-            let chunks =
-                (0..wave.pages.len()).map(|page| chunk(self.shared, &wave, page, &context, &body_failures));
-            let mut failed = None;
-            for done in join_all(chunks).await {
-                match done {
-                    Ok(done) => self.count(done),
-                    Err(error) => failed = Some(error),
+            let (context, permit) = (situation.context(), self.permit());
+            let chunks = (0..wave.pages.len())
+                .map(|page| chunk(self.shared, &wave, page, &context, &permit, &body_failures));
+            let (mut failed, mut stopped) = (None, false);
+            let done = join_all(chunks).await;
+            let done_first = wave.done_first();
+            for (page, mut done) in done.into_iter().enumerate() {
+                match done.error.take() {
+                    None => {}
+                    Some(StoreError::Stopped { .. }) => stopped = true,
+                    Some(error) => failed = Some(error),
                 }
+                // What lies behind a page that is not done is looked at again.
+                self.count(done, (page < done_first).then_some(&mut sweep.seen));
             }
             drop(deleting);
             sweep.position = wave.done_up_to(None).or(sweep.position.take());
@@ -96,23 +120,57 @@ impl Run<'_> {
             if let Some(error) = failed {
                 return Err(error.into());
             }
+            if stopped {
+                // If it may go on again by now, what was not done is looked at again.
+                continue;
+            }
+            sweep.complete |= last;
+            if last && sweep.position.is_none() {
+                *self.shared.looked_up_to.lock() = Some(up_to);
+            }
+            if sweep.complete {
+                self.shared.found.lock().set_due(&sweep.seen);
+            }
             if last {
                 return Ok(());
             }
             if !full_speed {
-                self.shared.rest(pacer.rest(started.elapsed())).await;
+                self.rest(sweep, pacer, started.elapsed()).await?;
             }
         }
+    }
+
+    async fn count_backlog(&self, sweep: &Sweep, pacer: &mut Pacer) -> Result<(), Halt> {
+        let (store, up_to) = (&*self.shared.store, self.situation().await?.settled_up_to());
+        pacer.note_backlog(estimate_backlog(store, up_to, sweep.position.clone()).await?.records);
+        Ok(())
+    }
+
+    /// Rests after having been busy so long, and looks now and then whether to work all the time after all.
+    async fn rest(&self, sweep: &Sweep, pacer: &mut Pacer, busy: Duration) -> Result<(), Halt> {
+        let mut left = pacer.rest(busy);
+        while !left.is_zero() {
+            self.check()?;
+            let part = left.min(LOOK_AGAIN_AFTER);
+            if self.shared.rest(part).await {
+                return Ok(());
+            }
+            left -= part;
+            if pacer.wants_backlog() {
+                self.count_backlog(sweep, pacer).await?;
+            }
+            if pacer.full_speed(&*self.shared.store).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), StopReason> {
         if self.counts.looked_at >= self.shared.options.records_per_job {
             return Err(StopReason::RecordLimit);
         }
-        if self.started.elapsed() >= self.shared.options.time_per_job {
-            return Err(StopReason::TimeLimit);
-        }
-        Ok(())
+        self.check_time()
     }
 
     /// Up to `width` pages of due records.
@@ -131,7 +189,7 @@ impl Run<'_> {
         Ok(Wave { pages, ends, done })
     }
 
-    fn count(&mut self, done: ChunkDone) {
+    fn count(&mut self, done: ChunkDone, mut seen: Option<&mut Retained>) {
         let metrics = &self.shared.metrics;
         self.counts.bodies_deleted += done.bodies_deleted;
         metrics.bodies_deleted.inc_by(done.bodies_deleted);
@@ -147,6 +205,9 @@ impl Run<'_> {
                 Verdict::Gone => self.counts.gone += 1,
                 Verdict::Kept(reason) => {
                     self.counts.keep(reason.label());
+                    if let Some(seen) = &mut seen {
+                        seen.note(&reason);
+                    }
                     metrics.kept(reason.label());
                     tracing::debug!(txid = %judged.txid, %reason, "a due record is kept");
                 }
@@ -161,34 +222,50 @@ async fn chunk(
     wave: &Wave,
     page: usize,
     context: &PruneContext,
+    permit: &Permit,
     body_failures: &AtomicU32,
-) -> Result<ChunkDone, StoreError> {
+) -> ChunkDone {
     let started = Instant::now();
+    let mut done = ChunkDone::default();
     let txids = &wave.pages[page];
-    if txids.is_empty() {
-        return Ok(ChunkDone { judged: Vec::new(), bodies_deleted: 0 });
-    }
-    let request = DeleteDue {
-        txids: txids.clone(),
-        context: context.clone(),
-        check_children: shared.options.check_children,
-        save_cursor: wave.done_up_to(Some(page)),
-        spare_external: true,
-    };
-    let mut judged = shared.store.delete_due(request.clone()).await?;
-    let waits_for_body = |judged: &Judged| judged.verdict == Verdict::Kept(KeepReason::BodyFirst);
-    let large: Vec<TxId> =
-        judged.iter().filter(|judged| waits_for_body(judged)).map(|judged| judged.txid).collect();
-    let mut bodies_deleted = 0;
-    if !large.is_empty() {
-        judged.retain(|judged| !waits_for_body(judged));
-        let with_bodies = delete_with_bodies(shared, large, request, body_failures).await?;
-        bodies_deleted = with_bodies.bodies_deleted;
-        judged.extend(with_bodies.judged);
+    if !txids.is_empty() {
+        let request = DeleteDue {
+            txids: txids.clone(),
+            context: context.clone(),
+            check_children: shared.options.check_children,
+            save_cursor: wave.done_up_to(Some(page)),
+            spare_external: true,
+            permit: Some(permit.clone()),
+        };
+        if let Err(error) = delete_chunk(shared, request, permit, body_failures, &mut done).await {
+            done.error = Some(error);
+            return done;
+        }
+        shared.metrics.batch_took(started.elapsed());
     }
     wave.done.lock()[page] = true;
-    shared.metrics.batch_took(started.elapsed());
-    Ok(ChunkDone { judged, bodies_deleted })
+    done
+}
+
+async fn delete_chunk(
+    shared: &Shared,
+    request: DeleteDue,
+    permit: &Permit,
+    body_failures: &AtomicU32,
+    done: &mut ChunkDone,
+) -> Result<(), StoreError> {
+    let judged = shared.store.delete_due(request.clone()).await?;
+    let waits_for_body = |judged: &Judged| judged.verdict == Verdict::Kept(KeepReason::BodyFirst);
+    let (large, judged): (Vec<_>, Vec<_>) = judged.into_iter().partition(waits_for_body);
+    done.judged = judged;
+    if large.is_empty() {
+        return Ok(());
+    }
+    if !permit.is_given() {
+        return Err(StoreError::Stopped { doing: "deleting bodies" });
+    }
+    let large = large.iter().map(|judged| judged.txid).collect();
+    delete_with_bodies(shared, large, request, body_failures, done).await
 }
 
 /// Deletes records whose body lives outside: the bodies, then those records whose body is gone.
@@ -197,30 +274,35 @@ async fn delete_with_bodies(
     large: Vec<TxId>,
     chunk: DeleteDue,
     body_failures: &AtomicU32,
-) -> Result<ChunkDone, StoreError> {
-    // Nobody else touches those bodies while the claim lives.
+    done: &mut ChunkDone,
+) -> Result<(), StoreError> {
+    // Nothing else touches those bodies while the claim lives.
     let _claim = match &shared.bodies {
         Some(bodies) => Some(bodies.claim_all(large.clone()).await),
         None => None,
     };
     // Judged again under the claim: a block may have mined one of them before.
     let judged = shared.store.judge(large, chunk.context.clone(), chunk.check_children).await?;
-    let (may_go, mut done): (Vec<_>, Vec<_>) = judged.into_iter().partition(|judged| judged.verdict.may_go());
+    let (may_go, retained): (Vec<_>, Vec<_>) = judged.into_iter().partition(|judged| judged.verdict.may_go());
+    done.judged.extend(retained);
     let (with_body, without): (Vec<_>, Vec<_>) =
         may_go.into_iter().partition(|judged| judged.external.is_some());
     let (bodies_gone, kept) = delete_bodies(shared, with_body, body_failures).await;
-    done.extend(kept);
+    done.judged.extend(kept);
+    done.bodies_deleted += bodies_gone.len() as u64;
     let txids = bodies_gone.iter().copied().chain(without.iter().map(|judged| judged.txid)).collect();
-    let judged = shared.store.delete_due(DeleteDue { txids, spare_external: false, ..chunk }).await?;
+    // Whatever happens to the chain now: without their bodies these records are of no use. The store still judges each.
+    let request = DeleteDue { txids, spare_external: false, permit: None, ..chunk };
+    let judged = shared.store.delete_due(request).await?;
     for judged in &judged {
         if let (true, Verdict::Kept(reason)) = (bodies_gone.contains(&judged.txid), &judged.verdict) {
-            // Somebody locked or preserved it between two looks. It was due, so whoever does may find its body in a persisted block.
+            // It was locked or preserved between two looks. It was due, so its body may be found in a persisted block.
             tracing::error!(txid = %judged.txid, %reason, "a record is kept after its external body was deleted");
             shared.metrics.failed("body_of_kept_record");
         }
     }
-    done.extend(judged);
-    Ok(ChunkDone { judged: done, bodies_deleted: bodies_gone.len() as u64 })
+    done.judged.extend(judged);
+    Ok(())
 }
 
 /// Deletes bodies. Returns the records whose body is gone now, and those that stay because theirs is not.

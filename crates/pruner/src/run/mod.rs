@@ -11,9 +11,15 @@ mod preserve;
 
 pub(crate) use preserve::Preserved;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use sapwood_store::{BatchError, Cursor, PreserveError, StoreError};
+use sapwood_store::{BatchError, Cursor, Permit, PreserveError, StoreError};
 use sapwood_types::Height;
 use tokio::time::Instant;
 
@@ -21,6 +27,7 @@ use crate::{
     jobs::{JobCounts, JobDurations, JobId, StopReason},
     pace::Pacer,
     requests::Request,
+    retained::Retained,
     safety::Situation,
     service::Shared,
     text,
@@ -76,6 +83,17 @@ pub(crate) struct Sweep {
     pub(crate) position: Option<Cursor>,
     /// What lies before the position has to be looked at again: a record that was kept, or became due late, is there.
     pub(crate) look_back: bool,
+    /// What was retained since the look began at the first record.
+    seen: Retained,
+    /// That look has come to the end. What is looked at since then became due since then.
+    complete: bool,
+}
+
+impl Sweep {
+    /// A sweep that goes on where an earlier process was.
+    pub(crate) fn resume(position: Option<Cursor>) -> Self {
+        Sweep { look_back: position.is_some(), position, seen: Retained::default(), complete: false }
+    }
 }
 
 /// The phases, by the names of the metrics.
@@ -109,8 +127,10 @@ impl Phase {
 
 /// A job under way.
 pub(crate) struct Run<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     job: JobId,
+    /// `false` once the job is over, however it ended: a chunk that is still in flight then deletes nothing.
+    alive: Arc<AtomicBool>,
     asked: Option<Height>,
     /// Look through everything that is due.
     whole: bool,
@@ -122,11 +142,12 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(shared: &'a Shared, request: &Request) -> Self {
+    pub(crate) fn new(shared: &'a Arc<Shared>, request: &Request) -> Self {
         let started = Instant::now();
         Run {
             shared,
             job: request.job,
+            alive: Arc::new(AtomicBool::new(true)),
             asked: request.asked,
             whole: request.whole,
             started,
@@ -203,6 +224,12 @@ impl<'a> Run<'a> {
         &self.durations
     }
 
+    /// Asks, in the write that deletes, whether the job may still go on.
+    fn permit(&self) -> Permit {
+        let (shared, job, alive) = (Arc::clone(self.shared), self.job, Arc::clone(&self.alive));
+        Permit::new(move || alive.load(Ordering::Acquire) && shared.stop_reason(Some(job)).is_none())
+    }
+
     /// Whether the job may go on.
     fn check(&self) -> Result<(), StopReason> {
         self.shared.stop_reason(Some(self.job)).map_or(Ok(()), Err)
@@ -240,14 +267,41 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Undo records that neither a reorganisation nor a hold needs.
+    /// Drops undo records that neither a reorganisation nor a hold needs, a chunk at a time.
     async fn drop_undo(&mut self) -> Result<(), Halt> {
-        let situation = self.situation().await?;
-        let floor = self.shared.store.rollback_floor().await?;
-        if let (Some(safe), Some(floor)) = (situation.safe.height, floor) {
-            self.counts.undo_dropped = self.shared.store.prune_undo(floor.min(safe).next()).await?;
+        let mut from = None;
+        loop {
+            // Both may have moved since the last chunk.
+            let situation = self.situation().await?;
+            let floor = self.shared.store.rollback_floor().await?;
+            let (Some(safe), Some(floor)) = (situation.safe.height, floor) else { return Ok(()) };
+            let (below, limit) = (floor.min(safe).next(), self.shared.options.chunk_records);
+            let undo = self.shared.store.prune_undo(from, below, limit).await?;
+            self.counts.undo_dropped += undo.dropped;
+            self.tell();
+            from = undo.next;
+            if from.is_none() {
+                return Ok(());
+            }
+            self.check()?;
+            if self.counts.undo_dropped >= self.shared.options.records_per_job {
+                return Err(StopReason::RecordLimit.into());
+            }
+            self.check_time()?;
+        }
+    }
+
+    fn check_time(&self) -> Result<(), StopReason> {
+        if self.started.elapsed() >= self.shared.options.time_per_job {
+            return Err(StopReason::TimeLimit);
         }
         Ok(())
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.alive.store(false, Ordering::Release);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use sapwood_store::Unreadable;
 use sapwood_types::{Height, TxId};
 
 use super::{Halt, Run, RunError};
-use crate::safety::Situation;
+use crate::{retained::readable, safety::Situation};
 
 /// Preservations that the pruner made, and up to which height. In memory: those of an earlier process end at their height.
 pub(crate) type Preserved = HashMap<TxId, Height>;
@@ -18,7 +19,7 @@ impl Run<'_> {
     /// transaction is mined or gone, its parents need no preservation: what the pruner preserved for it is let go again.
     pub(super) async fn preserve_parents(&mut self, situation: &Situation) -> Result<(), Halt> {
         let policy = &situation.policy;
-        let mut needed = HashSet::new();
+        let (mut needed, mut unreadable) = (HashSet::new(), Vec::new());
         if situation.height.0 > policy.unmined_retention {
             let cutoff = situation.height.minus(policy.unmined_retention);
             let until = situation.height.plus(policy.parent_preservation);
@@ -29,7 +30,7 @@ impl Run<'_> {
                 let page = self.shared.store.old_unmined(cutoff, after, self.shared.options.chunk_records);
                 let page = page.await.map_err(failed)?;
                 let preserving = self.shared.preserving.lock().await;
-                let parents = self.parents(page.items).await?;
+                let parents = self.parents(page.items, &mut unreadable).await?;
                 needed.extend(parents.iter().map(|(parent, _)| *parent));
                 self.preserve(parents, fresh_from, until).await?;
                 drop(preserving);
@@ -41,17 +42,26 @@ impl Run<'_> {
                 self.tell();
             }
         }
+        self.shared.found.lock().set_unmined(unreadable);
         self.let_go(&needed).await
     }
 
     /// Stored parents of those transactions that could still be mined, and up to which height each is preserved.
-    async fn parents(&self, txids: Vec<TxId>) -> Result<Vec<(TxId, Option<Height>)>, Halt> {
-        let children = self.shared.store.get_many(txids).await.map_err(failed)?;
-        let waiting = children.into_iter().flatten().filter(|child| !child.head.is_conflicting());
+    ///
+    /// A child or parent that cannot be read is noted and passed over. That costs nothing but the preservation: an unmined child keeps its
+    /// parents by what their own records say, and a parent that cannot be read is not deleted.
+    async fn parents(
+        &self,
+        txids: Vec<TxId>,
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Result<Vec<(TxId, Option<Height>)>, Halt> {
+        let store = &*self.shared.store;
+        let children = readable(store, txids, unreadable).await.map_err(failed)?;
+        let waiting = children.into_iter().filter(|child| !child.head.is_conflicting());
         let parents: BTreeSet<TxId> =
             waiting.flat_map(|child| child.body.inputs).map(|input| input.outpoint.txid).collect();
-        let parents = self.shared.store.get_many(parents.into_iter().collect()).await.map_err(failed)?;
-        Ok(parents.into_iter().flatten().map(|parent| (parent.txid, parent.head.preserve_until)).collect())
+        let parents = readable(store, parents.into_iter().collect(), unreadable).await.map_err(failed)?;
+        Ok(parents.into_iter().map(|parent| (parent.txid, parent.head.preserve_until)).collect())
     }
 
     async fn preserve(
@@ -101,8 +111,9 @@ impl Run<'_> {
         let limit = self.shared.options.chunk_records;
         loop {
             let expired = self.shared.store.expire_preservations(height, limit).await?;
-            self.counts.preservations_expired += expired as u64;
-            if expired < limit {
+            self.counts.preservations_expired += expired.worked_off as u64;
+            if expired.worked_off < limit {
+                self.shared.found.lock().set_preserved(expired.unreadable);
                 return Ok(());
             }
             self.check()?;

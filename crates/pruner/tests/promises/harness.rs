@@ -114,6 +114,32 @@ pub(crate) fn pruner_options(policy: Policy) -> PrunerOptions {
     PrunerOptions { look_every: None, pacing, ..PrunerOptions::with_policy(policy) }
 }
 
+/// The database of a store that is closed, to damage it.
+pub(crate) struct Raw(rocksdb::DB);
+
+impl Raw {
+    fn open(directory: &Path) -> Self {
+        let options = rocksdb::Options::default();
+        let families = rocksdb::DB::list_cf(&options, directory).unwrap();
+        Raw(rocksdb::DB::open_cf(&options, directory, families).unwrap())
+    }
+
+    /// Cuts the first page of a record in the middle of its front.
+    pub(crate) fn cut(&self, tx: &Tx) {
+        let family = self.0.cf_handle("tx").unwrap();
+        let page = self.0.get_cf(family, tx.txid.0).unwrap().expect("the record is there");
+        self.0.put_cf(family, tx.txid.0, &page[..5]).unwrap();
+    }
+
+    /// Gives the first page of a record a version that no program knows.
+    pub(crate) fn unknown_version(&self, tx: &Tx) {
+        let family = self.0.cf_handle("tx").unwrap();
+        let mut page = self.0.get_cf(family, tx.txid.0).unwrap().expect("the record is there");
+        page[0] = 0xee;
+        self.0.put_cf(family, tx.txid.0, page).unwrap();
+    }
+}
+
 pub(crate) struct World {
     pub(crate) directory: TempDir,
     pub(crate) store: EmbeddedStore,
@@ -157,6 +183,27 @@ impl World {
         events.enter(ChainState::Running);
         let pruner = start(&store, &events, bodies.clone(), options.clone(), &clock).await;
         World { directory, store, events, clock, options, bodies, hook, pruner }
+    }
+
+    /// Stops everything, does something to the files of the store, and starts again.
+    pub(crate) async fn damage(self, damage: impl FnOnce(&Raw)) -> Self {
+        let World { directory, store, clock, options, bodies, pruner, .. } = self;
+        pruner.stop().await;
+        drop((pruner, store));
+        damage(&Raw::open(directory.path()));
+        let hook = Arc::new(Hook::default());
+        let store = open(directory.path(), options.policy, &hook);
+        let events = Events::default();
+        events.enter(ChainState::Running);
+        let pruner = start(&store, &events, bodies.clone(), options.clone(), &clock).await;
+        World { directory, store, events, clock, options, bodies, hook, pruner }
+    }
+
+    /// Waits until no job is in flight or waits.
+    pub(crate) async fn quiet(&self) {
+        while let Some(job) = self.pruner.jobs(3).into_iter().find(|job| !job.state.is_over()) {
+            self.pruner.wait(job.id).await;
+        }
     }
 
     /// Waits until the job of the start is over, so that what comes next is not joined with it. A store without blocks has none.

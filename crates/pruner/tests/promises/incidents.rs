@@ -182,8 +182,12 @@ async fn reth_20130_a_job_is_bounded_by_records_and_time() {
     world.extend_to(10).await;
     let job = world.prune().await;
     assert!((100..130).contains(&job.counts.looked_at), "up to the end of the chunks under way: {job}");
-    let timeless =
-        PrunerOptions { time_per_job: std::time::Duration::from_nanos(1), ..pruner_options(small()) };
+    let timeless = PrunerOptions {
+        time_per_job: std::time::Duration::from_nanos(1),
+        chunk_records: 1,
+        parallel_chunks: 2,
+        ..pruner_options(small())
+    };
     let bounded = World::with(timeless, None).await;
     bounded.block_at(1, &[]).await;
     bounded.settle().await;

@@ -92,14 +92,14 @@ async fn jobs_can_be_cancelled_before_and_while_they_run() {
     let job = world.pruner.wait(running).await.unwrap();
     assert_eq!(
         (job.state, job.stopped_early, job.counts.deleted),
-        (JobState::Cancelled, Some(StopReason::Cancelled), 20)
+        (JobState::Cancelled, Some(StopReason::Cancelled), 10)
     );
     let over = PrunerError::JobOver { job: running, state: JobState::Cancelled };
     assert_eq!(world.pruner.cancel(running), Err(over));
     let unknown = JobId(9999);
     assert_eq!(world.pruner.cancel(unknown), Err(PrunerError::NoSuchJob { job: unknown }));
     assert_eq!(world.pruner.wait(unknown).await, None);
-    assert_eq!(world.prune_ok().await, 30, "the next one does the rest");
+    assert_eq!(world.prune_ok().await, 40, "the next one does the rest");
     world.sound().await;
 }
 
@@ -120,7 +120,7 @@ async fn stopping_waits_for_the_chunk_under_way() {
     let job = world.pruner.job(running).unwrap();
     assert_eq!(
         (job.state, job.stopped_early, job.counts.deleted),
-        (JobState::Cancelled, Some(StopReason::Stopping), 20)
+        (JobState::Cancelled, Some(StopReason::Stopping), 10)
     );
     world.sound().await;
 }

@@ -26,3 +26,4 @@ mod start;
 mod timelines;
 mod triggers;
 mod two_phases;
+mod unreadable;

@@ -22,7 +22,7 @@ async fn the_next_process_goes_on_at_the_cursor_and_then_looks_back() {
     let held = held.arrived().await;
     world.pruner.cancel(job).unwrap();
     drop(held);
-    assert_eq!(world.pruner.wait(job).await.unwrap().counts.deleted, 30);
+    assert_eq!(world.pruner.wait(job).await.unwrap().counts.deleted, 20);
     let cursor = world.store.prune_cursor().await.unwrap();
     assert!(cursor.is_some());
     // Becomes due behind the cursor.
@@ -40,7 +40,7 @@ async fn the_next_process_goes_on_at_the_cursor_and_then_looks_back() {
         jobs.iter().map(|job| (job.trigger, job.whole, job.counts.deleted, job.state)).collect();
     let expected = [
         (Trigger::Continued, true, 1, JobState::Completed),
-        (Trigger::StartUp, false, 20, JobState::Completed),
+        (Trigger::StartUp, false, 30, JobState::Completed),
     ];
     assert_eq!(told, expected);
     assert_eq!(world.records().await, 0);

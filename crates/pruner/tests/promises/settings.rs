@@ -55,8 +55,8 @@ async fn a_job_that_is_disabled_stops_at_the_next_chunk() {
     assert_eq!((job.state, job.stopped_early), (JobState::Cancelled, Some(StopReason::Disabled)));
     assert_eq!(
         (job.counts.deleted, world.records().await),
-        (20, 30),
-        "two chunks of ten, and nothing half done"
+        (10, 40),
+        "one chunk of ten, and nothing of the one in flight"
     );
     world.sound().await;
 }

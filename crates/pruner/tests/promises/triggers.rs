@@ -71,7 +71,7 @@ async fn an_applied_block_alone_is_no_trigger() {
     world.events.tell(Event::MinedSet(block));
     over(&world, &mut changes, Trigger::BlockMined).await;
     let triggers: Vec<_> = world.pruner.jobs(100).iter().map(|job| job.trigger).collect();
-    assert_eq!(triggers, [Trigger::BlockMined, Trigger::StartUp]);
+    assert_eq!(triggers, [Trigger::BlockMined]);
     world.sound().await;
 }
 

@@ -109,7 +109,14 @@ async fn delete(
     let txids = records.iter().map(|record| record.txid).collect();
     let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
     let judged = store
-        .delete_due(DeleteDue { txids, context, check_children, save_cursor: None, spare_external: false })
+        .delete_due(DeleteDue {
+            txids,
+            context,
+            check_children,
+            save_cursor: None,
+            spare_external: false,
+            permit: None,
+        })
         .await?;
     let kept = judged.iter().find(|judged| !judged.verdict.may_go());
     anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");

@@ -311,7 +311,7 @@ impl Utxo for UtxoService {
         let over = height.min(last.map_or(Height::GENESIS, |last| last.height));
         let ended = self.store.expire_preservations(over, limit).await;
         let ended = ended.map_err(|error| store_status(&error))?;
-        Ok(Response::new(ExpirePreservationsResponse { ended: ended as u32 }))
+        Ok(Response::new(ExpirePreservationsResponse { ended: ended.worked_off as u32 }))
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Answer<BatchResponse> {

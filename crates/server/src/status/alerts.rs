@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    HoldReport,
     report::{ChainReport, StatusReport},
     source,
 };
@@ -31,7 +32,7 @@ pub struct Alert {
 }
 
 /// The name of every alert there is.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 20] = [
     "status_incomplete",
     "store_refuses_writes",
     "engine_errors",
@@ -46,9 +47,11 @@ pub const NAMES: [&str; 18] = [
     "disk_limit",
     "job_failed",
     "child_disagrees",
+    "record_unreadable",
     "pruning_disabled",
     "hold_expired",
     "hold_not_reported",
+    "consumer_silent",
     "prune_behind",
 ];
 
@@ -137,6 +140,17 @@ pub(crate) fn alerts(
         );
         alert(Critical, "child_disagrees", text);
     }
+    if let Some(first) = prune.unreadable.first() {
+        let more = match prune.blocked.get("unreadable").map_or(0, |count| count.saturating_sub(1)) {
+            0 => String::new(),
+            more => format!(", and {more} more records are retained because of damage"),
+        };
+        let text = format!(
+            "the record of {} cannot be read: {}{more}. It is retained and all else goes on. Run `sapwood verify`, and restore a backup",
+            first.txid, first.error
+        );
+        alert(Critical, "record_unreadable", text);
+    }
     if !prune.enabled {
         alert(Warning, "pruning_disabled", "pruning is disabled, so the store only grows".into());
     }
@@ -150,6 +164,17 @@ pub(crate) fn alerts(
         } else if hold.keep_from.is_none() {
             let text = format!("{} of {} has not reported yet, so nothing may go", hold.name, hold.owner);
             alert(Warning, "hold_not_reported", text);
+        } else if let Some(seconds) =
+            silent_behind(hold, report.chain.applied.as_ref().map(|block| block.height))
+        {
+            let text = format!(
+                "{} has not reported for {seconds} s and holds everything from {} on: start it again, or, if there is none any more, \
+                 release its hold (`sapwood hold release {}`)",
+                hold.owner,
+                hold.keep_from.unwrap_or_default(),
+                hold.name
+            );
+            alert(Warning, "consumer_silent", text);
         }
     }
     if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.retention.max(1))) {
@@ -163,11 +188,21 @@ pub(crate) fn alerts(
     found
 }
 
+/// A consumer that is behind the chain and has not reported for so many seconds has probably left.
+const SILENT_AFTER: u64 = 600;
+
+/// For how many seconds the consumer of a hold has been silent although there were blocks to report. `None` if it has not been, or not
+/// for long.
+fn silent_behind(hold: &HoldReport, applied: Option<u32>) -> Option<u64> {
+    let behind = applied >= Some(hold.keep_from?);
+    hold.silent_seconds.filter(|seconds| behind && *seconds >= SILENT_AFTER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::status::{
-        HoldReport, SourceReport,
+        SourceReport, UnreadableReport,
         report::{BlockReport, EngineReport},
         source::{BelowFloorReport, FailingReport, GapReport, RefusedReport},
     };
@@ -196,6 +231,7 @@ mod tests {
             reason: "because".into(),
             expired,
             decides: false,
+            silent_seconds: None,
             unchanged_seconds: None,
         }
     }
@@ -231,6 +267,14 @@ mod tests {
             names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
             names(|report| report.prune.last_error = Some("no".into())),
             names(|report| report.prune.totals.retained = [("child_disagrees".to_owned(), 1)].into()),
+            names(|report| {
+                report.prune.unreadable = vec![UnreadableReport { txid: "ab".into(), error: "cut".into() }];
+            }),
+            names(|report| {
+                report.chain.applied = Some(BlockReport { height: 10, hash: String::new() });
+                report.prune.holds =
+                    vec![HoldReport { silent_seconds: Some(600), ..hold("persister", Some(10), false) }];
+            }),
             names(|report| report.prune.enabled = false),
             names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
             names(|report| report.prune.holds = vec![hold("x", None, false)]),
@@ -297,6 +341,22 @@ mod tests {
             reasons(source(|source| source.below_floor = Some(below_floor())))[0].contains("below height 7")
         );
         assert!(reasons(|report| report.chain.lag_blocks = Some(11))[0].contains("11 blocks"));
+    }
+
+    /// A consumer that reported all there is may be silent for as long as no block comes.
+    #[test]
+    fn teranode_673_silence_is_an_alert_only_behind_the_chain() {
+        let with = |keep_from, silent_seconds, applied| {
+            names(|report| {
+                report.chain.applied = Some(BlockReport { height: applied, hash: String::new() });
+                report.prune.holds =
+                    vec![HoldReport { silent_seconds, ..hold("persister", Some(keep_from), false) }];
+            })
+        };
+        assert_eq!(with(10, Some(599), 10), [""; 0]);
+        assert_eq!(with(10, Some(600), 9), [""; 0], "it has reported the last block");
+        assert_eq!(with(10, None, 10), [""; 0], "an operator's hold");
+        assert_eq!(with(10, Some(600), 10), ["consumer_silent"]);
     }
 
     #[test]

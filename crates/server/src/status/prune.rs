@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_pruner::{HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerOptions, PrunerStatus};
+use sapwood_pruner::{
+    HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerOptions, PrunerStatus, UnreadableRecord,
+};
 use sapwood_rules::Policy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,6 +36,11 @@ pub struct PruneReport {
     pub catch_up_seconds: Option<f64>,
     /// Where the next job goes on in the due index, as hexadecimal digits.
     pub cursor: Option<String>,
+    /// Records in the due index that were looked at and retained, by reason (`unreadable`, `external_body`, `child_disagrees` and
+    /// others): by the last whole look, and what was looked at since.
+    pub blocked: BTreeMap<String, u64>,
+    /// Records that cannot be read, the first hundred by id. They are retained, and stop nothing else.
+    pub unreadable: Vec<UnreadableReport>,
     /// How long things are kept.
     pub policy: PolicyReport,
     /// Where each number of the policy comes from.
@@ -66,6 +73,8 @@ impl PruneReport {
             lag_blocks: Some(status.lag_blocks.into()),
             catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
             cursor: status.cursor,
+            blocked: status.blocked,
+            unreadable: status.unreadable.into_iter().map(UnreadableReport::new).collect(),
             policy: policy.into(),
             policy_origins: BTreeMap::new(),
             settings: SettingsReport::default(),
@@ -119,6 +128,21 @@ impl SettingsReport {
             busy_share: options.pacing.busy_share,
             full_speed_above: options.pacing.full_speed_above,
         }
+    }
+}
+
+/// A record that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnreadableReport {
+    /// Which transaction.
+    pub txid: String,
+    /// What is wrong with its record.
+    pub error: String,
+}
+
+impl UnreadableReport {
+    fn new(record: UnreadableRecord) -> Self {
+        Self { txid: record.txid.to_string(), error: record.error }
     }
 }
 
@@ -224,6 +248,9 @@ pub struct HoldReport {
     pub expired: bool,
     /// It is the one that decides the safe height.
     pub decides: bool,
+    /// Seconds since the consumer this hold belongs to last reported, or since the node started if it has not reported since then. `None`
+    /// for a hold that no consumer reports for.
+    pub silent_seconds: Option<u64>,
     /// How long it has been as it is, as far as was seen: it was neither set nor moved in the meantime. Nothing in a list that is
     /// not part of a status report.
     pub unchanged_seconds: Option<f64>,
@@ -241,6 +268,7 @@ impl HoldReport {
             reason: hold.reason.clone(),
             expired: hold.expired,
             decides: hold.decides,
+            silent_seconds: hold.silent_seconds,
             unchanged_seconds: None,
         }
     }

@@ -75,6 +75,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/prune/backlog_records", "sapwood_prune_backlog_records", 1.0),
     ("/prune/lag_blocks", "sapwood_prune_lag_blocks", 1.0),
     ("/prune/catch_up_seconds", "sapwood_prune_catch_up_seconds", 1.0),
+    ("/prune/blocked/*", "sapwood_prune_blocked_records{reason=\"*\"}", 1.0),
     ("/prune/policy/*", "sapwood_policy_blocks{setting=\"*\"}", 1.0),
     ("/prune/totals/deleted", "sapwood_prune_deleted_total", 1.0),
     ("/prune/totals/bytes_freed", "sapwood_prune_bytes_freed_total", 1.0),

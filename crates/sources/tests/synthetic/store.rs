@@ -54,8 +54,14 @@ async fn prune(store: &ModelStore, current: Height) -> usize {
     let due = store.due(up_to, None, usize::MAX).await.unwrap();
     let txids = due.items.iter().map(|record| record.txid).collect();
     let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
-    let request =
-        DeleteDue { txids, context, check_children: true, save_cursor: None, spare_external: false };
+    let request = DeleteDue {
+        txids,
+        context,
+        check_children: true,
+        save_cursor: None,
+        spare_external: false,
+        permit: None,
+    };
     let judged = store.delete_due(request).await.unwrap();
     judged.iter().filter(|judged| judged.verdict.may_go()).count()
 }

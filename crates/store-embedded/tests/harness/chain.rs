@@ -188,7 +188,14 @@ impl Chain {
         let save_cursor = self.rng.chance(70).then_some(cursor);
         let check_children = self.rng.chance(50);
         Op::DeleteDue {
-            request: DeleteDue { txids, context, check_children, save_cursor, spare_external: false },
+            request: DeleteDue {
+                txids,
+                context,
+                check_children,
+                save_cursor,
+                spare_external: false,
+                permit: None,
+            },
         }
     }
 

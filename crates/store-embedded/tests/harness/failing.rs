@@ -101,6 +101,7 @@ pub(crate) fn every_write() -> Vec<Op> {
                 check_children: true,
                 save_cursor: None,
                 spare_external: false,
+                permit: None,
             },
         },
         Op::PruneUndo { below: height },

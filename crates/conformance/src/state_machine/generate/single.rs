@@ -282,7 +282,9 @@ impl Generator {
         let rng = &mut self.rng;
         let save_cursor = rng.chance(50).then(|| Cursor(Bytes::copy_from_slice(&rng.bytes::<5>())));
         let (check_children, spare_external) = (rng.chance(50), rng.chance(30));
-        Op::DeleteDue { request: DeleteDue { txids, context, check_children, save_cursor, spare_external } }
+        Op::DeleteDue {
+            request: DeleteDue { txids, context, check_children, save_cursor, spare_external, permit: None },
+        }
     }
 
     pub(super) fn prune_undo(&mut self, model: &Model) -> Op {
