@@ -351,6 +351,7 @@ mod tests {
                 check_children: true,
                 save_cursor: None,
                 spare_external: false,
+                permit: None,
             };
             let verdict = store.delete_due(request).await.unwrap().remove(0).verdict;
             let disagrees = KeepReason::ChildDisagrees {
