@@ -425,6 +425,18 @@ pub const OURS: &[Metric] = &[
         },
     ),
     metric(
+        "sapwood_hold_silent_seconds",
+        Gauge,
+        &["hold"],
+        "Seconds since the consumer of a hold last reported, or since the start",
+        |r| {
+            let silent = |hold: &crate::status::HoldReport| {
+                hold.silent_seconds.map(|seconds| (vec![hold.name.clone()], seconds as f64))
+            };
+            r.prune.holds.iter().filter_map(silent).collect()
+        },
+    ),
+    metric(
         "sapwood_hold_unchanged_seconds",
         Gauge,
         &["hold"],

@@ -87,6 +87,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/prune/timing/p99_ms", "sapwood_prune_recent_seconds{percentile=\"99\"}", 1000.0),
     ("/prune/holds/*/keep_from", "sapwood_hold_keep_from{hold=\"*\"}", 1.0),
     ("/prune/holds/*/expires", "sapwood_hold_expires_seconds{hold=\"*\"}", 1.0),
+    ("/prune/holds/*/silent_seconds", "sapwood_hold_silent_seconds{hold=\"*\"}", 1.0),
     ("/prune/holds/*/unchanged_seconds", "sapwood_hold_unchanged_seconds{hold=\"*\"}", 1.0),
     ("/engine/*/stats/*", "sapwood_engine{part=\"*\",stat=\"*\"}", 1.0),
     ("/process/resident_bytes", "sapwood_resident_memory_bytes", 1.0),
