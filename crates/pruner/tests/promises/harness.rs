@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use sapwood_chain::{ChainState, Events};
 use sapwood_conformance::fixtures::{block_hash, burn};
 use sapwood_pruner::{Bodies, Job, JobState, ManualClock, Pacing, Pruner, PrunerHandle, PrunerOptions};
@@ -162,10 +163,13 @@ impl World {
     }
 
     pub(crate) async fn with(options: PrunerOptions, bodies: Option<Bodies>) -> Self {
+        Self::with_events(options, bodies, Events::default()).await
+    }
+
+    pub(crate) async fn with_events(options: PrunerOptions, bodies: Option<Bodies>, events: Events) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let hook = Arc::new(Hook::default());
         let store = open(directory.path(), options.policy, &hook);
-        let events = Events::default();
         events.enter(ChainState::Running);
         let clock = Arc::new(ManualClock::at(NOW));
         let pruner = start(&store, &events, bodies.clone(), options.clone(), &clock).await;
@@ -197,6 +201,16 @@ impl World {
         events.enter(ChainState::Running);
         let pruner = start(&store, &events, bodies.clone(), options.clone(), &clock).await;
         World { directory, store, events, clock, options, bodies, hook, pruner }
+    }
+
+    /// Waits until something is so, for a minute at most.
+    pub(crate) async fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
+        let poll = async {
+            while !so() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), poll).await.expect(what);
     }
 
     /// Waits until no job is in flight or waits.
@@ -308,6 +322,16 @@ impl World {
         let report = self.store.verify(Arc::new(|_, _| {})).await.unwrap();
         assert!(report.is_clean(), "{report}");
     }
+}
+
+/// How many jobs a pruner did not begin because it could not run.
+pub(crate) fn skipped(pruner: &PrunerHandle) -> u64 {
+    let mut registry = Registry::default();
+    pruner.metrics().register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let skipped = text.lines().filter(|line| line.starts_with("sapwood_prune_skipped_total{"));
+    skipped.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 pub(crate) async fn start(

@@ -178,9 +178,13 @@ async fn damaged_holds_keep_the_pruner_from_starting() {
     world.sound().await;
 }
 
+fn keep_from(world: &World) -> Option<Height> {
+    world.pruner.holds().get(holds::PERSISTER).unwrap().keep_from
+}
+
 /// Blocks that come in the place of persisted ones are not persisted.
 #[tokio::test]
-async fn a_rollback_takes_back_what_is_persisted() {
+async fn a_rollback_lowers_the_persisted_height() {
     use sapwood_chain::{Event, events::BlocksRolledBack};
     use sapwood_types::{BlockHash, BlockMark};
     let (world, _) = five_due().await;
@@ -188,12 +192,18 @@ async fn a_rollback_takes_back_what_is_persisted() {
     let mark = |height| BlockMark { id: height, height: Height(height), hash: BlockHash::default() };
     let event = BlocksRolledBack { from: mark(10), to: Some(mark(7)), blocks: 3 };
     world.events.tell(Event::RolledBack(event));
-    // Events are heard in order, so once the job of this one is there, the one before has been heard.
-    world.events.tell(Event::BlockPersisted(sapwood_chain::events::BlockPersisted { height: Height(6) }));
-    let mut jobs = world.pruner.watch_jobs();
-    while world.pruner.holds().get(holds::PERSISTER).unwrap().keep_from != Some(Height(7)) {
-        jobs.recv().await.unwrap();
-    }
+    world.until("the persister's hold goes back", || keep_from(&world) == Some(Height(8))).await;
+    // A rollback to above what is persisted moves nothing. The event after it is heard after it.
+    world.events.tell(Event::RolledBack(BlocksRolledBack { from: mark(12), to: Some(mark(9)), blocks: 3 }));
+    world.events.tell(Event::RolledBack(BlocksRolledBack { from: mark(9), to: None, blocks: 10 }));
+    let mut seen = Vec::new();
+    world
+        .until("the hold goes back to the first block", || {
+            seen.push(keep_from(&world));
+            seen.last() == Some(&Some(Height(0)))
+        })
+        .await;
+    assert!(!seen.contains(&Some(Height(10))), "{seen:?}");
     world.sound().await;
 }
 

@@ -183,3 +183,22 @@ async fn every_change_of_a_job_can_be_watched() {
     assert_eq!((&shown["state"], &shown["counts"]["deleted"]), (&"completed".into(), &3.into()));
     world.sound().await;
 }
+
+/// Neither job looks through everything, so only the place where the first one stopped brings the second to what failed.
+#[tokio::test]
+async fn a_chunk_that_failed_is_looked_at_by_the_next_job() {
+    for (parallel_chunks, deleted) in [(1, 20), (4, 30)] {
+        let options = PrunerOptions { parallel_chunks, ..in_chunks_of_ten() };
+        let world = with_due(options, 50).await;
+        world.hook.once("prune-judged", 3, || Err("a read failed".into()));
+        let job = world.pruner.report_persisted(Height(10)).await.unwrap();
+        let job = world.pruner.wait(job).await.unwrap();
+        assert_eq!((job.state, job.whole, job.counts.deleted), (JobState::Failed, false, deleted), "{job}");
+        assert_eq!(world.records().await, 50 - deleted);
+        let next = world.pruner.report_persisted(Height(10)).await.unwrap();
+        let next = world.pruner.wait(next).await.unwrap();
+        assert_eq!((next.state, next.whole), (JobState::Completed, false), "{next}");
+        assert_eq!((next.counts.deleted, world.records().await), (50 - deleted, 0), "{next}");
+        world.sound().await;
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapwood_chain::ChainState;
 use sapwood_conformance::fixtures::{child, coin, small};
 use sapwood_pruner::{JobState, PrunerOptions, StopReason, Trigger};
-use sapwood_store::StoreRead;
+use sapwood_store::{StoreRead, StoreWrite};
 use sapwood_types::Height;
 
 use crate::harness::{World, pruner_options};
@@ -94,4 +94,33 @@ async fn the_whole_window_can_be_taken_back_after_pruning() {
     world.prune_ok().await;
     assert_eq!(world.records().await, 1, "all but the last, which is unspent");
     world.sound().await;
+}
+
+/// Records are locked and preserved after they were judged and before they are deleted: those stay, and the others go.
+#[tokio::test]
+async fn what_is_locked_or_preserved_under_a_chunk_stays() {
+    for parallel_chunks in [1, 4] {
+        let options = PrunerOptions { parallel_chunks, ..pruner_options(small()) };
+        let world = World::with(options, None).await;
+        world.block_at(1, &[]).await;
+        world.settle().await;
+        let txs = world.burns("due", 4).await;
+        world.extend_to(10).await;
+        let held = world.hook.hold_chunk(1);
+        let job = world.pruner.prune_now(None).unwrap();
+        let held = held.arrived().await;
+        world.store.set_locked(vec![txs[0].txid], true).await.unwrap();
+        world.store.preserve(vec![txs[1].txid], Height(50)).await.unwrap();
+        drop(held);
+        let job = world.pruner.wait(job).await.unwrap();
+        assert_eq!(
+            (job.state, job.counts.deleted, job.counts.kept_in_all()),
+            (JobState::Completed, 2, 2),
+            "{job}"
+        );
+        for (number, tx) in txs.iter().enumerate() {
+            assert_eq!(world.has(tx).await, number < 2, "record {number}");
+        }
+        world.sound().await;
+    }
 }

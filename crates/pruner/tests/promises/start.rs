@@ -8,7 +8,7 @@ use sapwood_pruner::{JobId, JobState, Pruner, PrunerHandle, PrunerOptions, Syste
 use sapwood_store::{Store, StorePrune, StoreRead};
 use sapwood_types::Height;
 
-use crate::harness::{World, pruner_options, start};
+use crate::harness::{World, pruner_options, skipped, start};
 
 /// A world whose pruner has stopped, with so many records that may go.
 async fn with_due(count: usize) -> World {
@@ -37,19 +37,19 @@ async fn h7_no_job_before_the_chain_is_followed() {
     let last = world.store.last_applied().await.unwrap().unwrap();
     events.tell(Event::MinedSet(last));
     events.tell(Event::BlockPersisted(BlockPersisted { height: Height(10) }));
-    while pruner.holds().get("persister").is_none() {
-        tokio::task::yield_now().await;
-    }
+    // The start and both events have been decided about. The hold of the persister is there before that.
+    world.until("three jobs are put off", || skipped(&pruner) == 3).await;
+    assert!(pruner.holds().get("persister").is_some());
     assert_eq!(pruner.jobs(10), []);
     events.enter(ChainState::Running);
-    // The events may be heard before or after the chain is running, so what comes first is not told.
-    let mut deleted = 0;
-    while deleted < 3 {
+    let job = loop {
         let job = changes.recv().await.unwrap();
-        assert_ne!(job.state, JobState::Cancelled, "{job}");
-        deleted += if job.state == JobState::Completed { job.counts.deleted } else { 0 };
-    }
-    assert!(pruner.jobs(10).iter().any(|job| job.trigger == Trigger::StartUp));
+        if job.state.is_over() {
+            break job;
+        }
+    };
+    let told = (job.id, job.trigger, job.state, job.counts.deleted);
+    assert_eq!(told, (JobId(1), Trigger::StartUp, JobState::Completed, 3), "{job}");
     pruner.stop().await;
 }
 

@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
-use sapwood_chain::{Event, events::BlockPersisted};
+use sapwood_chain::{
+    Event, Events,
+    events::{BlockPersisted, BlocksRolledBack},
+};
 use sapwood_conformance::fixtures::small;
 use sapwood_pruner::{Consumer, Job, JobState, PrunerOptions, Trigger};
 use sapwood_store::StoreRead;
-use sapwood_types::Height;
+use sapwood_types::{BlockHash, BlockMark, Height};
 
 use crate::harness::{World, pruner_options};
 
 async fn with_due(options: PrunerOptions) -> World {
-    let world = World::with(options, None).await;
+    due_with(options, Events::default()).await
+}
+
+async fn due_with(options: PrunerOptions, events: Events) -> World {
+    let world = World::with_events(options, None, events).await;
     world.block_at(1, &[]).await;
     world.settle().await;
     world.burns("due", 3).await;
@@ -121,5 +128,49 @@ async fn a_flood_of_events_ends_at_the_newest_height() {
     }
     assert_eq!(world.records().await, 0);
     assert!(world.pruner.jobs(usize::MAX).len() < 5000, "the ones in between were skipped");
+    world.sound().await;
+}
+
+/// A bus that keeps two events: what was missed still makes a job and moves the hold.
+#[tokio::test]
+async fn missed_events_are_made_up_for() {
+    let world = due_with(pruner_options(small()), Events::new(2)).await;
+    world.pruner.register(Consumer::Persister).await.unwrap();
+    let mark = |height| BlockMark { id: height, height: Height(height), hash: BlockHash::default() };
+    // None of it is heard before the last is told: the task that hears runs on this thread.
+    world.events.tell(Event::BlockPersisted(BlockPersisted { height: Height(10) }));
+    let rolled_back = BlocksRolledBack { from: mark(10), to: Some(mark(8)), blocks: 2 };
+    world.events.tell(Event::RolledBack(rolled_back));
+    for _ in 0..50 {
+        world.events.tell(Event::MinedSet(mark(10)));
+    }
+    let keep_from = || world.pruner.holds().get("persister").unwrap().keep_from;
+    world.until("the hold is that of the rollback", || keep_from() == Some(Height(9))).await;
+    let by_event = || world.pruner.jobs(100).into_iter().find(|job| job.trigger == Trigger::BlockPersisted);
+    world.until("a job comes", || by_event().is_some_and(|job| job.state.is_over())).await;
+    let job = by_event().unwrap();
+    assert_eq!(
+        (job.state, job.asked, job.counts.deleted),
+        (JobState::Completed, Some(Height(10)), 3),
+        "{job}"
+    );
+    world.sound().await;
+}
+
+/// The same without a persister: then the block is what makes the job.
+#[tokio::test]
+async fn a_missed_block_is_made_up_for() {
+    let world = due_with(pruner_options(small()), Events::new(2)).await;
+    let last = world.store.last_applied().await.unwrap().unwrap();
+    world.events.tell(Event::MinedSet(last));
+    for _ in 0..50 {
+        let applied =
+            sapwood_chain::events::BlockApplied { block: last, transactions: 0, conflicting: vec![] };
+        world.events.tell(Event::BlockApplied(applied));
+    }
+    let jobs = || world.pruner.jobs(100);
+    world.until("a job comes", || jobs().iter().any(|job| job.trigger == Trigger::BlockMined)).await;
+    world.quiet().await;
+    assert_eq!(world.records().await, 0);
     world.sound().await;
 }

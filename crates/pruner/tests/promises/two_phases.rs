@@ -197,3 +197,73 @@ async fn what_somebody_preserves_does_not_end_with_the_pruners_own() {
     assert!(!world.has(&parent).await, "it ends in the end");
     world.sound().await;
 }
+
+/// Whichever parent is not preserved could go before the child is mined.
+#[tokio::test]
+async fn every_parent_of_an_old_unmined_child_is_preserved() {
+    let world = World::new(small()).await;
+    let parents: Vec<Tx> = (0..5).map(|number| coin(&format!("parent {number}"), 1)).collect();
+    world.block_at(1, &parents.iter().collect::<Vec<_>>()).await;
+    let of_two = child("of two", &[(&parents[0], 0), (&parents[1], 0)], 1);
+    let of_three = child("of three", &[(&parents[2], 0), (&parents[3], 0), (&parents[4], 0)], 1);
+    world.unmined(&of_two, 2).await;
+    world.unmined(&of_three, 2).await;
+    world.extend_to(7).await;
+    let job = world.prune().await;
+    assert_eq!((job.state, job.counts.parents_preserved), (JobState::Completed, 5), "{job}");
+    for (number, parent) in parents.iter().enumerate() {
+        assert_eq!(world.preserved_until(parent).await, Some(27), "parent {number}");
+    }
+    world.extend(&[&of_two, &of_three]).await;
+    world.sound().await;
+}
+
+/// The second page of phase 1 fails in a way that leaves the store as it was: deletion would succeed, and must not be tried.
+#[tokio::test]
+async fn a_preservation_that_fails_on_a_later_page_deletes_nothing() {
+    let options = PrunerOptions { chunk_records: 2, ..pruner_options(small()) };
+    let world = World::with(options, None).await;
+    let (families, due) = families(&world, 6).await;
+    world.settle().await;
+    world.extend_to(10).await;
+    world.hook.once("prepared", 2, || Err("no memory".into()));
+    let job = world.prune().await;
+    assert_eq!((job.state, job.counts.parents_preserved), (JobState::Failed, 2), "{job}");
+    assert!(job.error.as_ref().unwrap().contains("could not be preserved"), "{job}");
+    assert_eq!((job.counts.looked_at, job.counts.undo_dropped), (0, 0), "{job}");
+    assert!(world.has(&due).await);
+    // The same process does it with the next job.
+    assert_eq!(world.prune_ok().await, 1);
+    for (parent, _) in &families {
+        assert!(world.preserved_until(parent).await.is_some());
+    }
+    world.sound().await;
+}
+
+/// A snapshot or an export may have to go back to the height it holds.
+#[tokio::test]
+async fn undo_from_a_hold_below_the_floor_on_stays() {
+    use sapwood_rules::Hold;
+    use sapwood_store::StoreRead;
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    let hold = Hold {
+        name: "export".into(),
+        owner: "tests".into(),
+        keep_from: Some(Height(8)),
+        expires: None,
+        reason: "an export is in flight".into(),
+    };
+    world.pruner.holds().set(hold).await.unwrap();
+    world.extend_to(20).await;
+    assert_eq!(world.prune().await.counts.undo_dropped, 7);
+    assert_eq!(world.store.rollback_floor().await.unwrap(), Some(Height(15)));
+    for height in 1..=20 {
+        let undo = world.store.undo(Height(height)).await.unwrap();
+        assert_eq!(undo.is_some(), height >= 8, "undo of {height}");
+    }
+    world.pruner.holds().release("export").await.unwrap();
+    assert_eq!(world.prune().await.counts.undo_dropped, 8, "8 to 15");
+    world.sound().await;
+}
