@@ -9,7 +9,7 @@ let newest = null;
 /** Asks for the latest blocks if there are new ones, but not while somebody is about to click on one. */
 export async function loadBlocks(applied) {
   if (!applied || applied.hash === newest || isInUse("blocks")) return;
-  const { items } = await api(`blocks?order=desc&limit=${SHOWN}`).catch((error) => { if (error.status === 404) return { items: [] }; throw error; });
+  const { items } = await api(`blocks?order=desc&limit=${SHOWN}`);
   newest = applied.hash;
   byId("blocks").dataset.count = items.length;
   part("blocks", items, () => items.length ? el("ol", {}, ...items.map((block) => el("li", {},

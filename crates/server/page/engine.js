@@ -15,11 +15,18 @@ function showTimes({ chain, prune }) {
 }
 
 export function showEngine(status) {
-  const { engine, prune } = status;
+  const { engine, engine_writes: writes, prune } = status;
   part("families", engine, () => table([{ name: "Family" }, ...STATS.map(([key, name]) => ({ name, n: true, extra: EXTRA.includes(key) }))],
     engine.map(({ part: name, stats }) => ({ cells: [el("b", {}, name), ...STATS.map(([key, , format]) => orDash(stats[key], format))] })),
     "The engine has not reported yet."));
   showTimes(status);
+  part("writes", writes, () => facts(writes ? [
+    ["Asked for", bytes(writes.applied_bytes), "to write"],
+    ["Log", bytes(writes.log_bytes), `${number(writes.log_syncs)} syncs`],
+    ["Flushes", bytes(writes.flush_bytes), "written"],
+    ["Compactions", bytes(writes.compaction_bytes), `${bytes(writes.compaction_read_bytes)} read`],
+    ["Write amplification", writes.amplification == null ? "–" : writes.amplification.toFixed(1), "bytes written for each byte asked for"],
+  ] : []));
   const speed = prune.totals.records_per_second;
   part("sweep", [speed, prune.cursor], () => facts([
     ["Speed of deletion", speed == null ? "–" : number(Math.round(speed)), "records a second, pauses not counted"],

@@ -97,9 +97,8 @@ const REASONS = {
 };
 
 function showBlockers(prune) {
-  const now = prune.blocked_by ?? null;
-  const list = Object.entries(now ?? prune.totals.retained).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
-  text("blockers-note", now ? "records that are retained now" : "times a due record was looked at and retained");
+  const list = Object.entries(prune.blocked).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
+  text("blockers-note", "records that are retained now");
   part("blockers", list, () => list.length
     ? meters(list.map(([reason, value]) => [words(reason), value, REASONS[reason]]), number)
     : el("p", { className: "empty" }, "Nothing that is due has to stay."));

@@ -93,13 +93,16 @@ export async function loadUtxoSet(applied) {
   if (applied && applied.hash !== set?.applied?.hash) set = await api("utxo-set");
 }
 
-function showChain({ chain, counts }) {
+function showChain({ chain, counts, disk }) {
   const best = chain.source?.best_height;
-  part("chain-facts", [chain.tip, best, chain.rollback_floor, counts.unmined, set], () => facts([
+  part("chain-facts", [chain.tip, best, chain.rollback_floor, counts, disk.room, set], () => facts([
     chain.tip && ["Source's last block", hashOf("block", chain.tip.hash, "the hash of the source's last block"), `at height ${number(chain.tip.height)}`],
     best != null && ["Best header", number(best), "known to the source"],
     ["Can roll back to", orDash(chain.rollback_floor), "height"],
     ["Unmined", number(counts.unmined), "transactions"],
+    ["Outputs created", number(counts.created), "so far"],
+    ["Outputs spent", number(counts.spent), "pruned ones included"],
+    disk.room && ["Free on the disk", bytes(disk.room.free_bytes), disk.room.reserve_bytes ? `blocks wait below ${bytes(disk.room.reserve_bytes)}` : `of ${bytes(disk.room.total_bytes)}`],
     set?.muhash && ["UTXO set hash", textToCopy(set.muhash, "the hash of the UTXO set"), `${number(set.outputs)} outputs at ${number(set.applied.height)}`],
   ]));
 }

@@ -243,3 +243,68 @@ async fn malformed_frames_are_refused_and_change_nothing() {
     server.utxo().await.get_counts(GetCountsRequest {}).await.unwrap();
     server.end().await;
 }
+
+/// `google.rpc.Status`, as other libraries read it.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RichStatus {
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<AnyMessage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct AnyMessage {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+#[tokio::test]
+async fn h5_a_shorter_policy_over_grpc_says_in_its_details_what_would_be_deleted() {
+    use prost::Message as _;
+    let server = Setup::default().start().await;
+    let mut pruner = server.pruner().await;
+    let before = pruner.get_policy(GetPolicyRequest {}).await.unwrap().into_inner().policy.unwrap();
+    let shorter = SetPolicyRequest { retention: Some(before.retention - 1), ..SetPolicyRequest::default() };
+    // Nothing depends on the reorg window being below.
+    let shorter =
+        SetPolicyRequest { reorg_window: Some(before.reorg_window.min(before.retention - 1)), ..shorter };
+    let refused = pruner.set_policy(shorter).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let details = RichStatus::decode(refused.details()).unwrap().details;
+    let names: Vec<&str> = details.iter().map(|one| one.type_url.rsplit('/').next().unwrap()).collect();
+    assert_eq!(names, ["sapwood.v1.Problem", "sapwood.v1.Shortening"]);
+    let problem = Problem::decode(details[0].value.clone()).unwrap();
+    assert_eq!(
+        (problem.code(), problem.message.as_str()),
+        (ProblemCode::NeedsConfirmation, refused.message())
+    );
+    let shortening = Shortening::decode(details[1].value.clone()).unwrap();
+    let number = shortening.numbers.iter().find(|number| number.name == "retention").unwrap();
+    assert_eq!((number.now, number.then), (before.retention, before.retention - 1));
+    let plan = shortening.plan.unwrap();
+    assert!(plan.complete && plan.records == 0, "an empty store has nothing to delete: {plan:?}");
+    let now = pruner.get_policy(GetPolicyRequest {}).await.unwrap().into_inner().policy.unwrap();
+    assert_eq!(now, before, "nothing was changed");
+    let confirmed = SetPolicyRequest { confirm: true, ..shorter };
+    let policy = pruner.set_policy(confirmed).await.unwrap().into_inner().policy.unwrap();
+    assert_eq!(policy.retention, before.retention - 1);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn m16_inputs_over_grpc_say_what_they_spend_as_long_as_it_is_stored() {
+    let server = Setup::default().start().await;
+    let mut utxo = server.utxo().await;
+    for (transaction, height) in [(Transaction { coinbase: false, ..tx(1, &[]) }, 1), (tx(2, &[(1, 1)]), 2)] {
+        let made = utxo.create(create(vec![transaction], height)).await.unwrap().into_inner();
+        assert_eq!(made.failed, []);
+    }
+    let answer = utxo.get(GetRequest { txids: vec![id(2)] }).await.unwrap().into_inner();
+    let record = answer.records[0].record.clone().unwrap();
+    let input = &record.transaction.unwrap().inputs[0];
+    assert_eq!((input.value, input.script.clone()), (Some(2), Some(Bytes::from(vec![1]))));
+    let counts = utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner();
+    assert_eq!((counts.created, counts.spent, counts.unspent), (4, 1, 3));
+    server.end().await;
+}

@@ -260,6 +260,7 @@ impl Measured {
             give_way: !options.same_priority,
             host_names: Vec::new(),
             refresh: Duration::from_secs(1),
+            heavy_statistics: true,
             no_block_after: None,
             ready_lag: 6,
             disk_limit: None,

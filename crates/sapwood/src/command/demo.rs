@@ -127,6 +127,7 @@ impl Demo {
             give_way: true,
             host_names: Vec::new(),
             refresh: Duration::from_secs(1),
+            heavy_statistics: true,
             no_block_after: None,
             ready_lag: 6,
             disk_limit: None,

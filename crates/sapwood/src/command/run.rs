@@ -126,6 +126,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             give_way: config.servers.give_way,
             host_names: config.servers.host_names.clone(),
             refresh: config.servers.refresh.0,
+            heavy_statistics: config.servers.heavy_statistics,
             ready_lag: config.servers.ready_lag,
             no_block_after: Some(config.source.no_block_alert.0).filter(|after| !after.is_zero()),
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),

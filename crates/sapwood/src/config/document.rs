@@ -151,6 +151,11 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
          localhost and to addresses.",
     ),
     ("servers.refresh", "How often figures are measured and the page asks for news."),
+    (
+        "servers.heavy_statistics",
+        "Measure what takes more time: the hash of the UTXO set at each block, the engine and the disk every five seconds instead of \
+         once a minute.",
+    ),
     ("servers.ready_lag", "With more blocks to go than this the node is not ready."),
     ("servers.disk_limit_gib", "Disk use above which there is an alert. 0 for none."),
     ("log", "What is logged, to standard error."),

@@ -420,6 +420,7 @@ pub(crate) struct Servers {
     pub(crate) give_way: bool,
     pub(crate) host_names: Vec<String>,
     pub(crate) refresh: Span,
+    pub(crate) heavy_statistics: bool,
     pub(crate) ready_lag: u64,
     pub(crate) disk_limit_gib: u64,
 }
@@ -443,6 +444,7 @@ impl Default for Servers {
             give_way: true,
             host_names: Vec::new(),
             refresh: Span(Duration::from_secs(1)),
+            heavy_statistics: true,
             ready_lag: 6,
             disk_limit_gib: 0,
         }

@@ -50,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) host_names: Vec<String>,
     /// How often the page asks for news, and figures are measured.
     pub(crate) refresh: Duration,
+    /// Whether to measure what takes more time.
+    pub(crate) heavy_statistics: bool,
     /// With more blocks to go than this, the node is not ready.
     pub(crate) ready_lag: u64,
     /// With no block for longer than this there is an alert. `None` for never.
@@ -116,6 +118,7 @@ impl Serving {
             no_block_after: parts.no_block_after,
             disk_limit: parts.disk_limit,
         });
+        node.set_heavy_statistics(parts.heavy_statistics);
         // From here on a failure has to end what runs, so it is part of what is ended.
         let mut serving = Self {
             node: node.clone(),

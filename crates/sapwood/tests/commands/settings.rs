@@ -111,3 +111,26 @@ fn h5_the_policy_is_shown_and_changed_and_shortening_wants_yes() {
     let wrong = refused(&["policy", "set", "--coinbase-maturity", "0", "--data", &data]);
     assert!(wrong.contains("is not that of the chain"), "{wrong}");
 }
+
+#[test]
+fn heavy_statistics_and_the_interval_of_measuring_come_from_the_configuration() {
+    let Some(bitcoin) = bitcoin() else { return };
+    let blocks = bitcoin.join("chain-mainnet-0-4312/blk00000.dat");
+    let place =
+        Place::new(&blocks, "heavy_statistics = false\nrefresh = \"100ms\"", "[chain]\nutxo_hash = true");
+    let node = place.run(4312);
+    let status = node.json(&["status"]);
+    assert_eq!(status["node"]["features"]["heavy_statistics"], false);
+    assert_eq!(status["utxo_set"]["muhash"], Value::Null);
+    assert!(status["utxo_set"]["outputs"].as_u64() > Some(0), "what is cheap is there");
+    let measured = |status: &Value| status["at_ms"].as_u64().unwrap();
+    let first = measured(&status);
+    until("another measurement", || measured(&node.json(&["status"])) > first);
+    node.stop();
+    let place = Place::new(&blocks, "", "[chain]\nutxo_hash = true");
+    let node = place.run(4312);
+    let status = node.json(&["status"]);
+    assert_eq!(status["node"]["features"]["heavy_statistics"], true, "on unless turned off");
+    until("the hash", || node.json(&["status"])["utxo_set"]["muhash"].is_string());
+    node.stop();
+}

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     GrpcLimits,
-    convert::store_status,
+    convert::{shortening, store_status},
     field::{BadField, InField, hash},
     proto::{pruner_server::Pruner, watch_jobs_response::Event, *},
 };
@@ -41,9 +41,8 @@ fn refused(error: PrunerError) -> Status {
         PrunerError::Store(error) => store_status(&error),
         PrunerError::HeightZero => BadField::new(error.to_string()).named("height"),
         PrunerError::Options(_) => Status::invalid_argument(error.to_string()),
-        PrunerError::Disabled | PrunerError::JobOver { .. } | PrunerError::Shortens(_) => {
-            Status::failed_precondition(error.to_string())
-        }
+        PrunerError::Shortens(shortened) => shortening(&shortened),
+        PrunerError::Disabled | PrunerError::JobOver { .. } => Status::failed_precondition(error.to_string()),
         PrunerError::NoSuchJob { .. } => Status::not_found(error.to_string()),
         PrunerError::Stopped => Status::unavailable(error.to_string()),
     }

@@ -97,6 +97,12 @@ impl Utxo for UtxoService {
         let (mut records, mut size) = (Vec::with_capacity(txids.len()), 0);
         for some in txids.chunks(RECORDS_AT_ONCE) {
             for record in self.store.get_many(some.to_vec()).await.map_err(|error| store_status(&error))? {
+                let record = match record {
+                    Some(record) => {
+                        Some(self.store.with_inputs(record).await.map_err(|error| store_status(&error))?)
+                    }
+                    None => None,
+                };
                 let record = MaybeRecord { record: record.map(Into::into) };
                 size += record.encoded_len();
                 records.push(record);
@@ -170,8 +176,9 @@ impl Utxo for UtxoService {
 
     async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {
         let counts = self.store.counts().await.map_err(|error| store_status(&error))?;
-        let sapwood_store::Counts { records, unspent, unmined, .. } = counts;
-        Ok(Response::new(GetCountsResponse { records, unspent, unmined }))
+        let created = counts.created();
+        let sapwood_store::Counts { records, unspent, unmined, spent } = counts;
+        Ok(Response::new(GetCountsResponse { records, unspent, unmined, spent, created }))
     }
 
     async fn get_utxo_set(&self, _: Request<GetUtxoSetRequest>) -> Answer<GetUtxoSetResponse> {

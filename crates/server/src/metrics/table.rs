@@ -1,7 +1,10 @@
 //! Every metric that comes from the report: where its value stands.
 
 use super::Kind::{self, Counter, Gauge};
-use crate::status::{SourceReport, StatusReport, report::TimingReport};
+use crate::status::{
+    SourceReport, StatusReport,
+    report::{EngineWritesReport, TimingReport},
+};
 
 /// The values of labels, in the order of the labels, and the value.
 pub type Value = (Vec<String>, f64);
@@ -75,6 +78,11 @@ const STATES: [&str; 6] = ["resetting", "catching_up", "running", "reorganising"
 /// A number of the source's report, if the node follows a source and it is known.
 fn source(report: &StatusReport, read: impl FnOnce(&SourceReport) -> Option<f64>) -> Vec<Value> {
     maybe(report.chain.source.as_ref().and_then(read))
+}
+
+/// A number of what the engine wrote, if it counts it.
+fn writes(report: &StatusReport, read: impl FnOnce(&EngineWritesReport) -> Option<f64>) -> Vec<Value> {
+    maybe(report.engine_writes.as_ref().and_then(read))
 }
 
 /// Every metric that comes from the report.
@@ -281,6 +289,12 @@ pub const OURS: &[Metric] = &[
     ),
     metric("sapwood_records", Gauge, &[], "Stored transactions", |r| count(r.counts.records)),
     metric("sapwood_unspent_outputs", Gauge, &[], "Outputs that are not spent", |r| count(r.counts.unspent)),
+    metric("sapwood_spent_outputs", Gauge, &[], "Outputs that are spent, pruned ones included", |r| {
+        count(r.counts.spent)
+    }),
+    metric("sapwood_created_outputs", Gauge, &[], "Outputs that were ever created: unspent and spent", |r| {
+        count(r.counts.created)
+    }),
     metric(
         "sapwood_unmined_records",
         Gauge,
@@ -382,6 +396,19 @@ pub const OURS: &[Metric] = &[
         "Disk use above which there is an alert, if one is set",
         |r| maybe(r.disk.limit_bytes.map(|limit| limit as f64)),
     ),
+    metric("sapwood_disk_free_bytes", Gauge, &[], "Free bytes on the disk of the store", |r| {
+        maybe(r.disk.room.map(|room| room.free_bytes as f64))
+    }),
+    metric("sapwood_disk_size_bytes", Gauge, &[], "Size of the file system that holds the store", |r| {
+        maybe(r.disk.room.map(|room| room.total_bytes as f64))
+    }),
+    metric(
+        "sapwood_disk_reserve_bytes",
+        Gauge,
+        &[],
+        "Bytes that have to stay free: with less, no block is applied. 0 if that is turned off",
+        |r| maybe(r.disk.room.map(|room| room.reserve_bytes as f64)),
+    ),
     metric("sapwood_prune_last_seconds", Gauge, &[], "Time the last pruning job took", |r| {
         one(r.prune.timing.last_ms / 1000.0)
     }),
@@ -473,6 +500,31 @@ pub const OURS: &[Metric] = &[
             };
             r.engine.iter().flat_map(stats).collect()
         },
+    ),
+    metric("sapwood_engine_applied_bytes_total", Counter, &[], "Bytes the engine was asked to write", |r| {
+        writes(r, |writes| Some(writes.applied_bytes as f64))
+    }),
+    metric("sapwood_engine_log_bytes_total", Counter, &[], "Bytes written to the write-ahead log", |r| {
+        writes(r, |writes| Some(writes.log_bytes as f64))
+    }),
+    metric("sapwood_engine_log_syncs_total", Counter, &[], "Times the log was synced to the device", |r| {
+        writes(r, |writes| Some(writes.log_syncs as f64))
+    }),
+    metric("sapwood_engine_flush_bytes_total", Counter, &[], "Bytes written by flushes", |r| {
+        writes(r, |writes| Some(writes.flush_bytes as f64))
+    }),
+    metric("sapwood_engine_compaction_bytes_total", Counter, &[], "Bytes written by compactions", |r| {
+        writes(r, |writes| Some(writes.compaction_bytes as f64))
+    }),
+    metric("sapwood_engine_compaction_read_bytes_total", Counter, &[], "Bytes read by compactions", |r| {
+        writes(r, |writes| Some(writes.compaction_read_bytes as f64))
+    }),
+    metric(
+        "sapwood_engine_write_amplification",
+        Gauge,
+        &[],
+        "Bytes written to log and files for each byte the engine was asked to write, since the start",
+        |r| writes(r, |writes| writes.amplification),
     ),
     metric("sapwood_resident_memory_bytes", Gauge, &[], "Memory in use", |r| {
         maybe(r.process.resident_bytes.map(|bytes| bytes as f64))

@@ -32,7 +32,7 @@ pub struct Alert {
 }
 
 /// The name of every alert there is.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 22] = [
     "status_incomplete",
     "store_refuses_writes",
     "engine_errors",
@@ -45,6 +45,8 @@ pub const NAMES: [&str; 20] = [
     "no_new_block",
     "lag",
     "disk_limit",
+    "disk_room",
+    "disk_room_low",
     "job_failed",
     "child_disagrees",
     "record_unreadable",
@@ -130,6 +132,22 @@ pub(crate) fn alerts(
         );
         alert(Critical, "disk_limit", text);
     }
+    if let Some(room) = disk.room {
+        let (free, reserve) = (room.free_bytes, room.reserve_bytes);
+        if free < reserve {
+            let text = format!(
+                "{free} bytes are free on the disk of the store, less than the reserve of {reserve}: no block is applied until \
+                 there is more. Free some, or shorten the retention"
+            );
+            alert(Critical, "disk_room", text);
+        } else if free < reserve.saturating_mul(2) {
+            let text = format!(
+                "{free} bytes are free on the disk of the store, less than twice the reserve of {reserve}: below the reserve no \
+                 block is applied"
+            );
+            alert(Warning, "disk_room_low", text);
+        }
+    }
     let prune = &report.prune;
     if let Some(error) = &prune.last_error {
         alert(Critical, "job_failed", format!("the last pruning job failed: {error}"));
@@ -203,7 +221,7 @@ mod tests {
     use super::*;
     use crate::status::{
         SourceReport, UnreadableReport,
-        report::{BlockReport, EngineReport},
+        report::{BlockReport, DiskRoomReport, EngineReport},
         source::{BelowFloorReport, FailingReport, GapReport, RefusedReport},
     };
 
@@ -247,6 +265,8 @@ mod tests {
     fn a_healthy_node_has_no_alerts() {
         assert_eq!(names(|_| ()), [""; 0]);
         assert_eq!(names(|report| report.chain.lag_blocks = Some(10)), [""; 0]);
+        assert_eq!(names(|report| report.disk.room = room(20, 10)), [""; 0]);
+        assert_eq!(names(|report| report.disk.room = room(0, 0)), [""; 0], "the reserve is turned off");
         assert_eq!(names(|report| report.prune.holds = vec![hold("x", Some(1), false)]), [""; 0]);
     }
 
@@ -265,6 +285,8 @@ mod tests {
             names(|report| report.chain.last_block_seconds = Some(61.0)),
             names(|report| report.chain.lag_blocks = Some(11)),
             names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
+            names(|report| report.disk.room = room(9, 10)),
+            names(|report| report.disk.room = room(19, 10)),
             names(|report| report.prune.last_error = Some("no".into())),
             names(|report| report.prune.totals.retained = [("child_disagrees".to_owned(), 1)].into()),
             names(|report| {
@@ -289,6 +311,10 @@ mod tests {
         let mut all = NAMES.map(str::to_owned).to_vec();
         all.sort();
         assert_eq!(seen, all, "every alert once, and none that is not listed");
+    }
+
+    fn room(free_bytes: u64, reserve_bytes: u64) -> Option<DiskRoomReport> {
+        Some(DiskRoomReport { free_bytes, total_bytes: 100, reserve_bytes })
     }
 
     fn below_floor() -> BelowFloorReport {

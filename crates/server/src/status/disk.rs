@@ -20,7 +20,7 @@ pub(crate) fn disk(engine: &[EngineStats], directory: Option<u64>) -> DiskReport
         parts.push(DiskPart { part: OTHER.into(), bytes: all.saturating_sub(in_parts) });
     }
     let total_bytes = parts.iter().map(|part| part.bytes).sum();
-    DiskReport { total_bytes, parts, without_pruning_bytes: total_bytes, limit_bytes: None }
+    DiskReport { total_bytes, parts, without_pruning_bytes: total_bytes, limit_bytes: None, room: None }
 }
 
 /// The bytes of all files in a directory and below. What vanishes while it is looked at counts as nothing.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sapwood_chain::TimingSummary;
+use sapwood_store::{DiskRoom, EngineWrites};
 use sapwood_types::BlockMark;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -32,6 +33,8 @@ pub struct StatusReport {
     pub prune: PruneReport,
     /// What the storage engine tells, by part. Measured every five seconds.
     pub engine: Vec<EngineReport>,
+    /// What the storage engine wrote since the start. Measured every five seconds. `None` if the engine does not count it.
+    pub engine_writes: Option<EngineWritesReport>,
     /// What the process takes.
     pub process: ProcessReport,
     /// Whether the node is ready, and if not, why.
@@ -174,6 +177,10 @@ pub struct CountsReport {
     pub records: u64,
     /// Outputs that are not spent.
     pub unspent: u64,
+    /// Outputs that are spent. Pruning leaves it as it is, a rollback undoes what its blocks added.
+    pub spent: u64,
+    /// Outputs that were ever created: `unspent` and `spent` together.
+    pub created: u64,
     /// Stored transactions that are not mined on the longest chain.
     pub unmined: u64,
 }
@@ -199,6 +206,26 @@ pub struct DiskReport {
     pub without_pruning_bytes: u64,
     /// Above this there is an alert.
     pub limit_bytes: Option<u64>,
+    /// The room on the file system that holds the store. `None` if the store is on none, or it cannot be read.
+    pub room: Option<DiskRoomReport>,
+}
+
+/// The room on the file system that holds the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskRoomReport {
+    /// Bytes this process may still write.
+    pub free_bytes: u64,
+    /// The size of the file system in bytes.
+    pub total_bytes: u64,
+    /// Bytes that have to stay free: with less, no block is applied. 0 if that is turned off.
+    pub reserve_bytes: u64,
+}
+
+impl From<DiskRoom> for DiskRoomReport {
+    fn from(room: DiskRoom) -> Self {
+        let DiskRoom { free_bytes, total_bytes, reserve_bytes } = room;
+        Self { free_bytes, total_bytes, reserve_bytes }
+    }
 }
 
 /// What the storage engine tells about one part.
@@ -208,6 +235,39 @@ pub struct EngineReport {
     pub part: String,
     /// Its stats by name.
     pub stats: BTreeMap<String, u64>,
+}
+
+/// What the storage engine wrote to the device since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EngineWritesReport {
+    /// Bytes of the writes that were asked for: records, indexes, undo and state.
+    pub applied_bytes: u64,
+    /// Bytes written to the write-ahead log.
+    pub log_bytes: u64,
+    /// How often the log was synced to the device.
+    pub log_syncs: u64,
+    /// Bytes written by flushes of memory to files.
+    pub flush_bytes: u64,
+    /// Bytes written by compactions of files.
+    pub compaction_bytes: u64,
+    /// Bytes read by compactions of files.
+    pub compaction_read_bytes: u64,
+    /// Bytes written to log and files for each byte that was asked for. `None` before the first write.
+    pub amplification: Option<f64>,
+}
+
+impl From<EngineWrites> for EngineWritesReport {
+    fn from(writes: EngineWrites) -> Self {
+        Self {
+            applied_bytes: writes.applied_bytes,
+            log_bytes: writes.log_bytes,
+            log_syncs: writes.log_syncs,
+            flush_bytes: writes.flush_bytes,
+            compaction_bytes: writes.compaction_bytes,
+            compaction_read_bytes: writes.compaction_read_bytes,
+            amplification: writes.amplification(),
+        }
+    }
 }
 
 /// What the process takes.

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use sapwood_chain::{Progress, Timing};
 use sapwood_pruner::{Job, JobId};
-use sapwood_store::{EngineStats, StoreError};
+use sapwood_store::{EngineStats, EngineWrites, StoreError};
 
 use super::{
     History, StatusReport, alerts, disk,
@@ -64,6 +64,7 @@ struct Memory {
 struct Engine {
     asked: Instant,
     stats: Vec<EngineStats>,
+    writes: Option<EngineWrites>,
     disk: DiskReport,
     problems: Vec<String>,
 }
@@ -137,11 +138,13 @@ impl Sampler {
         let counts = problems.note(self.parts.store.counts().await);
         let utxo_set = self.utxo_set(&mut memory, &mut problems).await;
         let prune = self.prune(&mut memory, &mut problems).await;
+        let room = problems.note(self.parts.store.disk_room().await);
         let engine = self.engine(&mut memory).await;
         problems.0.extend(engine.problems.iter().cloned());
         let mut disk = engine.disk.clone();
         disk.without_pruning_bytes = disk.total_bytes.saturating_add(prune.totals.bytes_freed);
         disk.limit_bytes = self.parts.disk_limit;
+        disk.room = room.map(Into::into);
         let part =
             |stats: &EngineStats| EngineReport { part: stats.part.clone(), stats: stats.figures.clone() };
         let ready_lag = self.parts.ready_lag;
@@ -155,10 +158,13 @@ impl Sampler {
                 records: counts.records,
                 unspent: counts.unspent,
                 unmined: counts.unmined,
+                spent: counts.spent,
+                created: counts.created(),
             },
             disk,
             prune,
             engine: engine.stats.iter().map(part).collect(),
+            engine_writes: engine.writes.map(Into::into),
             process: disk::process(),
             ready,
             alerts: Vec::new(),
@@ -288,6 +294,7 @@ impl Sampler {
         memory.engine.get_or_insert_with(|| Engine {
             asked: Instant::now(),
             stats: Vec::new(),
+            writes: None,
             disk: DiskReport::default(),
             problems: Vec::new(),
         })
@@ -296,6 +303,7 @@ impl Sampler {
     async fn ask_engine(&self) -> Engine {
         let mut problems = Problems::default();
         let stats = problems.note(self.parts.store.engine_stats(None).await);
+        let writes = problems.note(self.parts.store.engine_writes().await);
         let directory = match self.parts.directory.clone() {
             None => None,
             Some(directory) => {
@@ -304,7 +312,7 @@ impl Sampler {
             }
         };
         let disk = disk::disk(&stats, directory);
-        Engine { asked: Instant::now(), stats, disk, problems: problems.0 }
+        Engine { asked: Instant::now(), stats, writes, disk, problems: problems.0 }
     }
 }
 

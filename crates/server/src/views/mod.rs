@@ -24,8 +24,8 @@ pub use crate::{
         StatusReport,
         prune::{JobCountsReport, JobSecondsReport, SettingsReport, TotalsReport},
         report::{
-            BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, EngineReport, FeaturesReport,
-            NodeReport, ProcessReport, TimingReport, UtxoSetReport,
+            BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, DiskRoomReport, EngineReport,
+            EngineWritesReport, FeaturesReport, NodeReport, ProcessReport, TimingReport, UtxoSetReport,
         },
     },
 };

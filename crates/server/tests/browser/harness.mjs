@@ -28,12 +28,10 @@ await context.addInitScript(() => {
 
 const complaints = [];
 let refusals = false;
-// Until the server lists blocks.
-const blocks = (await fetch(`${PAGE_URL}/api/v1/blocks`)).ok;
 export const page = await context.newPage();
 page.setDefaultTimeout(30_000);
 page.on("console", (message) => {
-  const refused = message.text().startsWith("Failed to load resource") && (refusals || !blocks);
+  const refused = message.text().startsWith("Failed to load resource") && refusals;
   if (["error", "warning"].includes(message.type()) && !refused) complaints.push(`console: ${message.text()}`);
 });
 page.on("pageerror", (error) => complaints.push(`script: ${error.stack ?? error}`));

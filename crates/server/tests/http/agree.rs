@@ -1,10 +1,17 @@
 //! Status, metrics and history are the same figures.
 
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
-use sapwood_chain::{BelowFloor, Failing, Progress, RefusedBlock, SourceHealth};
-use sapwood_conformance::fixtures::coin;
-use sapwood_sources::{ChainPoint, Gap};
+use sapwood_chain::{BelowFloor, ChainState, Failing, Progress, RefusedBlock, SourceHealth};
+use sapwood_conformance::fixtures::{coin, small};
+use sapwood_sources::{
+    ChainPoint, Gap,
+    synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource},
+};
+use sapwood_store::StoreRead as _;
 use sapwood_types::{BlockHash, Height};
 use serde_json::Value;
 
@@ -60,6 +67,8 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/chain/blocks_per_second", "sapwood_blocks_per_second", 1.0),
     ("/counts/records", "sapwood_records", 1.0),
     ("/counts/unspent", "sapwood_unspent_outputs", 1.0),
+    ("/counts/spent", "sapwood_spent_outputs", 1.0),
+    ("/counts/created", "sapwood_created_outputs", 1.0),
     ("/counts/unmined", "sapwood_unmined_records", 1.0),
     ("/utxo_set/applied/height", "sapwood_utxo_set_height", 1.0),
     ("/utxo_set/outputs", "sapwood_utxo_set_outputs", 1.0),
@@ -70,6 +79,9 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/disk/total_bytes", "sapwood_disk_total_bytes", 1.0),
     ("/disk/without_pruning_bytes", "sapwood_disk_without_pruning_bytes", 1.0),
     ("/disk/limit_bytes", "sapwood_disk_limit_bytes", 1.0),
+    ("/disk/room/free_bytes", "sapwood_disk_free_bytes", 1.0),
+    ("/disk/room/total_bytes", "sapwood_disk_size_bytes", 1.0),
+    ("/disk/room/reserve_bytes", "sapwood_disk_reserve_bytes", 1.0),
     ("/disk/parts/*/bytes", "sapwood_disk_bytes{part=\"*\"}", 1.0),
     ("/prune/safe_height", "sapwood_prune_safe_height", 1.0),
     ("/prune/backlog_records", "sapwood_prune_backlog_records", 1.0),
@@ -90,11 +102,20 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/prune/holds/*/silent_seconds", "sapwood_hold_silent_seconds{hold=\"*\"}", 1.0),
     ("/prune/holds/*/unchanged_seconds", "sapwood_hold_unchanged_seconds{hold=\"*\"}", 1.0),
     ("/engine/*/stats/*", "sapwood_engine{part=\"*\",stat=\"*\"}", 1.0),
+    ("/engine_writes/applied_bytes", "sapwood_engine_applied_bytes_total", 1.0),
+    ("/engine_writes/log_bytes", "sapwood_engine_log_bytes_total", 1.0),
+    ("/engine_writes/log_syncs", "sapwood_engine_log_syncs_total", 1.0),
+    ("/engine_writes/flush_bytes", "sapwood_engine_flush_bytes_total", 1.0),
+    ("/engine_writes/compaction_bytes", "sapwood_engine_compaction_bytes_total", 1.0),
+    ("/engine_writes/compaction_read_bytes", "sapwood_engine_compaction_read_bytes_total", 1.0),
+    ("/engine_writes/amplification", "sapwood_engine_write_amplification", 1.0),
     ("/process/resident_bytes", "sapwood_resident_memory_bytes", 1.0),
 ];
 
 /// Texts that may be missing. What may be missing and stands neither here nor above would be a number that nobody looks at.
-const TEXTS: [&str; 17] = [
+const TEXTS: [&str; 19] = [
+    "engine_writes",
+    "room",
     "decided_by",
     "cursor",
     "last_error",
@@ -217,8 +238,59 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
         number("/prune/totals/deleted") >= 1.0,
         "the test would prove nothing if nothing had been pruned"
     );
+    assert_eq!(number("/counts/created"), number("/counts/unspent") + number("/counts/spent"));
+    assert!(number("/counts/spent") >= 2.0, "two outputs were spent, one of them by a pruned transaction");
+    assert!(number("/engine_writes/applied_bytes") > 0.0 && number("/engine_writes/amplification") > 0.0);
+    assert!(number("/disk/room/free_bytes") > 0.0);
     let freed = number("/disk/without_pruning_bytes") - number("/disk/total_bytes");
     assert_eq!(freed, number("/prune/totals/bytes_freed"));
+}
+
+/// With a follower that applies blocks, rolls some back and has the pruner at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c1_status_and_metrics_agree_while_a_source_is_followed() {
+    let source = SyntheticSource::new(SyntheticOptions {
+        txs_per_block: 20,
+        first_outputs: 300,
+        coinbase_maturity: small().coinbase_maturity,
+        reorg_probability: 0.2,
+        max_reorg_depth: 3,
+        ..SyntheticOptions::default()
+    })
+    .unwrap();
+    let world = World::planned(Plan { source: Some(source.clone()), ..Plan::default() }).await;
+    for _ in 0..4 {
+        (0..15).for_each(|_| drop(source.advance()));
+        let tip = source.look(SyntheticChain::tip).unwrap();
+        let started = Instant::now();
+        loop {
+            let applied = world.store.last_applied().await.unwrap();
+            let running = world.chain.events().state() == ChainState::Running;
+            if running && applied.is_some_and(|applied| applied.hash == tip.hash) {
+                break;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "{tip:?} was not applied: {applied:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Counters of the pruner move while it works, so it has to be done.
+        world.prune().await;
+        while !world.pruner.jobs(usize::MAX).iter().all(|job| job.state.is_over()) {
+            assert!(started.elapsed() < Duration::from_secs(60), "the pruner does not come to an end");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let (status, compared) = agree(&world).await;
+        assert!(compared > 100, "{compared} numbers were compared");
+        assert_eq!(status["chain"]["tip"], status["chain"]["applied"]);
+        assert_eq!(status["chain"]["tip"]["hash"], tip.hash.to_string());
+        assert_eq!(status["chain"]["source"]["state"], "following");
+        assert_eq!(status["chain"]["source"]["best_height"], tip.height.0);
+        assert_eq!(status["chain"]["lag_blocks"], 0);
+        assert_eq!(status["ready"]["ready"], true, "{}", status["ready"]);
+    }
+    let status = world.get("/api/v1/status").await.ok();
+    for place in ["/prune/totals/deleted", "/chain/rollback/count", "/counts/spent", "/chain/transactions"] {
+        assert!(status.pointer(place).and_then(Value::as_u64) > Some(0), "{place} has not moved");
+    }
 }
 
 #[tokio::test]

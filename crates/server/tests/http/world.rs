@@ -9,7 +9,9 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use http_body_util::BodyExt as _;
-use sapwood_chain::{ApplyMode, Chain, ChainOptions, ChainState, Events, Progress};
+use sapwood_chain::{
+    ApplyMode, Chain, ChainOptions, ChainState, Events, FollowOptions, Follower, Progress, Stop,
+};
 use sapwood_conformance::fixtures::{block_hash, child, coin, coinbase, small};
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
@@ -17,6 +19,7 @@ use sapwood_server::{
     address::ChainKind,
     http::{HttpOptions, router},
 };
+use sapwood_sources::synthetic::SyntheticSource;
 use sapwood_store::{AddressIndexing, ApplyOptions, Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use sapwood_types::{Block, BlockHash, Height, Tx};
@@ -70,6 +73,8 @@ pub(crate) struct Plan {
     pub(crate) most_body_bytes: usize,
     pub(crate) embedded: EmbeddedOptions,
     pub(crate) progress: Option<watch::Receiver<Progress>>,
+    /// A source that is followed for as long as the world is there.
+    pub(crate) source: Option<SyntheticSource>,
 }
 
 impl Default for Plan {
@@ -87,6 +92,7 @@ impl Default for Plan {
                 ..EmbeddedOptions::default()
             },
             progress: None,
+            source: None,
         }
     }
 }
@@ -106,7 +112,14 @@ pub(crate) struct World {
     pub(crate) pruner: PrunerHandle,
     pub(crate) node: Node,
     pub(crate) router: Router,
+    stop: Stop,
     _directory: tempfile::TempDir,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.ask();
+    }
 }
 
 impl World {
@@ -125,6 +138,17 @@ impl World {
         let options = PrunerOptions { look_every: None, ..PrunerOptions::with_policy(small()) };
         let pruner =
             Pruner::start(Arc::clone(&shared), events, None, options, Arc::new(SystemClock)).await.unwrap();
+        let stop = Stop::default();
+        let progress = match plan.source {
+            None => plan.progress,
+            Some(source) => {
+                let wait = FollowOptions { wait: Duration::from_millis(50), ..FollowOptions::default() };
+                let follower = Follower::new(chain.clone(), Arc::new(source), wait, stop.clone());
+                let progress = follower.progress();
+                tokio::spawn(async move { follower.follow().await.unwrap() });
+                Some(progress)
+            }
+        };
         let node = Node::new(NodeParts {
             name: "test node".into(),
             store: shared,
@@ -132,7 +156,7 @@ impl World {
             pruner: pruner.clone(),
             kind: plan.kind,
             address_index: plan.index,
-            progress: plan.progress,
+            progress,
             directory: Some(directory.path().to_owned()),
             ready_lag: 10,
             no_block_after: None,
@@ -141,7 +165,7 @@ impl World {
         let access = Access::new(plan.tokens, "127.0.0.1:1".parse().unwrap()).unwrap();
         let options = HttpOptions { most_body_bytes: plan.most_body_bytes, ..HttpOptions::new(access) };
         let router = router(node.clone(), options);
-        Self { store, chain, pruner, node, router, _directory: directory }
+        Self { store, chain, pruner, node, router, stop, _directory: directory }
     }
 
     /// Puts a block with these transactions on top.

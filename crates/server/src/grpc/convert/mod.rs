@@ -10,7 +10,7 @@ mod request;
 mod tx;
 
 pub(crate) use block::applied;
-pub(crate) use problem::{AsProblem, chain_problem, precondition, store_status};
+pub(crate) use problem::{AsProblem, chain_problem, precondition, shortening, store_status};
 
 use bytes::Bytes;
 use sapwood_types::{Height, TxId};

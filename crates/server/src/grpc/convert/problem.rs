@@ -2,7 +2,7 @@
 
 use prost::Message;
 use sapwood_chain::{BlockProblem, ChainError};
-use sapwood_rules::SpendRefusal;
+use sapwood_rules::{PolicyField, SpendRefusal};
 use sapwood_store::{
     ApplyError, ConflictError, CreateError, DeleteError, FreezeError, InputRefusal, MineError, PreserveError,
     ReassignError, RollbackError, SpendError, StoreError, UnspendError, error::TxProblem,
@@ -11,7 +11,7 @@ use sapwood_types::{Height, OutPoint, Spender, TxId};
 use tonic::{Code, Status};
 
 use super::bytes;
-use crate::grpc::proto::{InputProblem, Problem, ProblemCode};
+use crate::grpc::proto::{InputProblem, Problem, ProblemCode, ShortenedNumber, Shortening};
 
 /// An error that can go out as a problem.
 pub(crate) trait AsProblem: std::fmt::Display {
@@ -334,12 +334,33 @@ struct AnyMessage {
 
 /// A call that could not be carried out because things are not as it needs them, with the problem in its details.
 pub(crate) fn precondition(problem: &Problem) -> Status {
-    let (code, message) = (Code::FailedPrecondition, problem.message.clone());
-    let detail = AnyMessage {
-        type_url: "type.googleapis.com/sapwood.v1.Problem".into(),
-        value: problem.encode_to_vec().into(),
+    refusal(problem, None)
+}
+
+/// A change of the policy that was not confirmed: the problem, and what would be deleted.
+pub(crate) fn shortening(shortening: &sapwood_pruner::Shortening) -> Status {
+    let problem = Problem { message: shortening.to_string(), ..Problem::default() };
+    let number = |(field, now, then): &(PolicyField, u32, u32)| ShortenedNumber {
+        name: field.name().into(),
+        now: *now,
+        then: *then,
     };
-    let rich = RichStatus { code: code as i32, message: message.clone(), details: vec![detail] };
+    let detail = Shortening {
+        numbers: shortening.numbers.iter().map(number).collect(),
+        plan: Some(shortening.plan.clone().into()),
+    };
+    refusal(&problem.code_is(ProblemCode::NeedsConfirmation), Some(any("Shortening", &detail)))
+}
+
+fn any(name: &str, message: &impl Message) -> AnyMessage {
+    let type_url = format!("type.googleapis.com/sapwood.v1.{name}");
+    AnyMessage { type_url, value: message.encode_to_vec().into() }
+}
+
+fn refusal(problem: &Problem, more: Option<AnyMessage>) -> Status {
+    let (code, message) = (Code::FailedPrecondition, problem.message.clone());
+    let details = std::iter::once(any("Problem", problem)).chain(more).collect();
+    let rich = RichStatus { code: code as i32, message: message.clone(), details };
     Status::with_details(code, message, rich.encode_to_vec().into())
 }
 
