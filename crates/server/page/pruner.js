@@ -87,13 +87,19 @@ function showHolds(holds, applied, release) {
 /* ---- what blocks deletion ---- */
 
 const REASONS = {
-  child_unmined: "A transaction that spends it is not mined",
-  child_not_deep: "A transaction that spends it is not deep enough",
+  unreadable: "It cannot be read",
+  external_body: "Its body cannot be deleted",
   child_disagrees: "A child is not where its parent remembers it",
-  hold: "A hold still needs it",
+  child_unmined: "A transaction that spends it is not mined",
+  child_unstable: "A transaction that spends it is not deep enough",
+  held: "A hold still needs it",
   preserved: "It is preserved for an unmined child",
   locked: "It is locked",
-  unreadable: "It cannot be read",
+  reassigned: "One of its outputs was reassigned",
+  unspent: "It has an output that is not spent",
+  unmined: "It is not mined",
+  conflict_still_needed: "It conflicts with a transaction that is not deep enough",
+  undoable: "A rollback may still need it",
 };
 
 function showBlockers(prune) {

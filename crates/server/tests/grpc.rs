@@ -302,7 +302,7 @@ async fn m16_inputs_over_grpc_say_what_they_spend_as_long_as_it_is_stored() {
     }
     let answer = utxo.get(GetRequest { txids: vec![id(2)] }).await.unwrap().into_inner();
     let record = answer.records[0].record.clone().unwrap();
-    let input = &record.transaction.unwrap().inputs[0];
+    let input = &record.inputs[0];
     assert_eq!((input.value, input.script.clone()), (Some(2), Some(Bytes::from(vec![1]))));
     let counts = utxo.get_counts(GetCountsRequest {}).await.unwrap().into_inner();
     assert_eq!((counts.created, counts.spent, counts.unspent), (4, 1, 3));

@@ -52,8 +52,8 @@ run(async () => {
   });
 
   await step("page_links_lead_to_parents_children_and_blocks", async () => {
-    await page.goto("about:blank");
-    const height = digits(await (async () => { await open(); return page.locator("#blocks li a").last().innerText(); })());
+    await open();
+    const height = digits(await page.locator("#blocks li").last().locator("a").first().innerText());
     // A transaction with an input: its parent lists it as the spender of that output.
     await open(`#block/${height}`);
     await heading("Block");

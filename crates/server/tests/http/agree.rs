@@ -251,6 +251,7 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
 async fn c1_status_and_metrics_agree_while_a_source_is_followed() {
     let source = SyntheticSource::new(SyntheticOptions {
         txs_per_block: 20,
+        unmined_per_block: 5,
         first_outputs: 300,
         coinbase_maturity: small().coinbase_maturity,
         reorg_probability: 0.2,

@@ -186,6 +186,44 @@ fn the_dashboard_uses_metrics_that_exist() {
 }
 
 #[test]
+fn the_dashboard_has_a_panel_for_what_the_page_shows() {
+    let dashboard = fs::read_to_string(repository().join("dashboards/grafana.json")).unwrap();
+    let mut found = Vec::new();
+    expressions(&serde_json::from_str(&dashboard).unwrap(), &mut found);
+    let shown: BTreeSet<&str> = found.iter().flat_map(|expression| metric_names(expression)).collect();
+    let wanted = [
+        "sapwood_alert",
+        "sapwood_source_state",
+        "sapwood_source_best_height",
+        "sapwood_source_contact_seconds",
+        "sapwood_source_errors_total",
+        "sapwood_refused_block_descendants",
+        "sapwood_source_gap_blocks",
+        "sapwood_bodies_unreachable_seconds",
+        "sapwood_utxo_set_outputs",
+        "sapwood_utxo_set_hash_prefix",
+        "sapwood_created_outputs",
+        "sapwood_spent_outputs",
+        "sapwood_prune_blocked_records",
+        "sapwood_policy_blocks",
+        "sapwood_disk_free_bytes",
+        "sapwood_disk_reserve_bytes",
+        "sapwood_engine_log_bytes_total",
+        "sapwood_engine_flush_bytes_total",
+        "sapwood_engine_compaction_bytes_total",
+        "sapwood_engine_write_amplification",
+        "sapwood_hold_keep_from",
+    ];
+    for name in wanted {
+        assert!(shown.contains(name), "no panel for {name}");
+    }
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "ids of panels are different");
+}
+
+#[test]
 fn the_alert_rules_use_metrics_and_alerts_that_exist() {
     let rules = fs::read_to_string(repository().join("dashboards/alerts.yml")).unwrap();
     let found: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
