@@ -162,13 +162,21 @@ impl Node {
     }
 
     pub(crate) fn with(options: ChainOptions, policy: Policy) -> Self {
-        let directory = tempfile::tempdir().unwrap();
         let store_options = EmbeddedOptions {
             utxo_hash: true,
             record_cache_bytes: 8 << 20,
             block_cache_bytes: 8 << 20,
             ..EmbeddedOptions::default()
         };
+        Self::in_directory(tempfile::tempdir().unwrap(), options, policy, store_options)
+    }
+
+    pub(crate) fn in_directory(
+        directory: tempfile::TempDir,
+        options: ChainOptions,
+        policy: Policy,
+        store_options: EmbeddedOptions,
+    ) -> Self {
         let store = EmbeddedStore::open(directory.path(), policy, store_options).unwrap();
         let events = Events::default();
         let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, events.clone(), options);

@@ -11,6 +11,7 @@ mod data;
 mod events;
 mod growing_files;
 mod health;
+mod no_room;
 mod real_blocks;
 mod refused_blocks;
 #[path = "../../../sources/tests/bitcoin/regtest_maker.rs"]
