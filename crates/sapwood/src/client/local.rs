@@ -21,7 +21,7 @@ use sapwood_server::{
     http::{HttpOptions, router},
 };
 use sapwood_sources::ChainPoint;
-use sapwood_store::{AddressIndexing, Store, StoreError, StoreRead as _};
+use sapwood_store::{Store, StoreError, StoreRead as _};
 use sapwood_store_embedded::EmbeddedStore;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ impl Local {
             chain,
             pruner: pruner.clone(),
             kind: node.kind(),
-            address_index: AddressIndexing { address: node.address_index, credential: false },
+            address_index: node.indexing(),
             progress: Some(watch::channel(progress).1),
             directory: Some(directory.path().to_owned()),
             ready_lag: u64::MAX,

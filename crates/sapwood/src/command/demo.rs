@@ -188,6 +188,7 @@ async fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, Embedde
         chain: "synthetic".into(),
         network: "demo".into(),
         address_index: true,
+        credential_index: false,
         configuration: None,
     };
     directory.claim(&node)?;

@@ -49,6 +49,9 @@ pub(crate) struct ImportBitcoin {
     /// Keep an index of unspent outputs by address. Fixed when the data directory is made; need not be repeated.
     #[arg(long)]
     address_index: bool,
+    /// Keep an index of unspent outputs by payment credential. Fixed when the data directory is made; need not be repeated.
+    #[arg(long)]
+    credential_index: bool,
     /// Keep the hash of the UTXO set rolling with each block.
     #[arg(long)]
     utxo_hash: bool,
@@ -103,7 +106,8 @@ impl ImportBitcoin {
         let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: self.network.to_string(),
-            address_index: self.address_index || made.is_some_and(|made| made.address_index),
+            address_index: self.address_index || made.as_ref().is_some_and(|made| made.address_index),
+            credential_index: self.credential_index || made.is_some_and(|made| made.credential_index),
             configuration: self.bodies.file()?,
         };
         directory.claim(&node_file)?;

@@ -17,7 +17,7 @@ use sapwood_sources::{
     BlockSource, ChainPoint, LazySource, Open, SourceError,
     bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource, rpc::RpcClient},
 };
-use sapwood_store::{AddressIndexing, Store, StoreRead as _};
+use sapwood_store::{Store, StoreRead as _};
 use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use tokio::sync::watch;
 
@@ -78,6 +78,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             chain: "bitcoin".into(),
             network: network.to_string(),
             address_index: config.chain.address_index,
+            credential_index: config.chain.credential_index,
             configuration: config.file.clone(),
         };
         let directory = Directory::new(&config.data.directory);
@@ -112,7 +113,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             name: format!("bitcoin {network}"),
             chain: chain.clone(),
             kind: ChainKind::Bitcoin(network.into()),
-            address_index: AddressIndexing { address: config.chain.address_index, credential: false },
+            address_index: node_file.indexing(),
             progress: follower.as_ref().map(Follower::progress),
             directory: directory.path().to_owned(),
             feed,

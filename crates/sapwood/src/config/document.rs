@@ -12,6 +12,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("chain.network", "mainnet, testnet3, testnet4, signet or regtest."),
     ("chain.address_index", "Keep unspent outputs by address. Fixed when the data directory is made."),
     (
+        "chain.credential_index",
+        "Keep unspent outputs by payment credential, for chains that have them. Fixed when the data directory is made.",
+    ),
+    (
         "chain.utxo_hash",
         "Keep the hash of the UTXO set (MuHash3072, as Bitcoin Core has it) up to date with each block.",
     ),

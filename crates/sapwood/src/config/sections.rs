@@ -34,12 +34,13 @@ impl Default for Data {
 pub(crate) struct ChainSection {
     pub(crate) network: String,
     pub(crate) address_index: bool,
+    pub(crate) credential_index: bool,
     pub(crate) utxo_hash: bool,
 }
 
 impl Default for ChainSection {
     fn default() -> Self {
-        Self { network: "mainnet".into(), address_index: false, utxo_hash: false }
+        Self { network: "mainnet".into(), address_index: false, credential_index: false, utxo_hash: false }
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct NodeFile {
     pub(crate) network: String,
     /// Whether outputs can be found by address.
     pub(crate) address_index: bool,
+    /// Whether outputs can be found by payment credential.
+    #[serde(default)]
+    pub(crate) credential_index: bool,
     /// The configuration file it was last run with, for commands that need to know where bodies are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) configuration: Option<PathBuf>,
@@ -61,9 +64,13 @@ impl NodeFile {
         format!("{} {}", self.chain, self.network)
     }
 
+    /// What outputs can be found by.
+    pub(crate) fn indexing(&self) -> AddressIndexing {
+        AddressIndexing { address: self.address_index, credential: self.credential_index }
+    }
+
     fn options(&self, options: EmbeddedOptions) -> EmbeddedOptions {
-        let address_index = AddressIndexing { address: self.address_index, credential: false };
-        EmbeddedOptions { address_index, identity: Some(self.identity()), ..options }
+        EmbeddedOptions { address_index: self.indexing(), identity: Some(self.identity()), ..options }
     }
 }
 
@@ -123,8 +130,8 @@ impl Directory {
             bail!("{} has a store but no {NODE_FILE}: restore that file from a backup", self.0.display());
         };
         let (chain, network) = (chain.to_owned(), network.to_owned());
-        let address_index = store.address_index().address;
-        Ok(Some(NodeFile { chain, network, address_index, configuration: None }))
+        let AddressIndexing { address: address_index, credential: credential_index } = store.address_index();
+        Ok(Some(NodeFile { chain, network, address_index, credential_index, configuration: None }))
     }
 
     /// What it holds, which has to be something.
@@ -149,13 +156,19 @@ impl Directory {
                 wanted.identity()
             );
         }
-        if found.address_index != wanted.address_index {
-            let made = if found.address_index { "with" } else { "without" };
-            bail!(
-                "{} was made {made} the address index, and that cannot be changed later: ask for the same, or import into a new \
-                 directory",
-                self.0.display()
-            );
+        let indexes = [
+            ("address", found.address_index, wanted.address_index),
+            ("credential", found.credential_index, wanted.credential_index),
+        ];
+        for (name, found, wanted) in indexes {
+            if found != wanted {
+                let made = if found { "with" } else { "without" };
+                bail!(
+                    "{} was made {made} the {name} index, and that cannot be changed later: ask for the same, or import into a new \
+                     directory",
+                    self.0.display()
+                );
+            }
         }
         Ok(())
     }
@@ -253,6 +266,7 @@ mod tests {
             chain: "bitcoin".into(),
             network: "regtest".into(),
             address_index: false,
+            credential_index: false,
             configuration: None,
         }
     }
@@ -279,12 +293,40 @@ mod tests {
         assert!(words(directory.claim(&other).unwrap_err()).contains("holds bitcoin regtest"));
         let indexed = NodeFile { address_index: true, ..node() };
         assert!(words(directory.claim(&indexed).unwrap_err()).contains("without the address index"));
+        let indexed = NodeFile { credential_index: true, ..node() };
+        assert!(words(directory.claim(&indexed).unwrap_err()).contains("without the credential index"));
         let run = NodeFile { configuration: Some("sapwood.toml".into()), ..node() };
         directory.claim(&run).unwrap();
         directory.claim(&node()).unwrap();
         assert_eq!(directory.expect().unwrap(), run, "the configuration is not forgotten");
         std::fs::write(directory.path().join(NODE_FILE), "{").unwrap();
         assert!(words(directory.expect().unwrap_err()).contains("is damaged"));
+    }
+
+    #[tokio::test]
+    async fn a_directory_made_with_the_credential_index_has_it_and_keeps_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Directory::new(&temporary.path().join("data"));
+        let indexed = NodeFile { credential_index: true, ..node() };
+        directory.claim(&indexed).unwrap();
+        let policy = Policy::with_retention(4000);
+        let store = directory.open(&indexed, EmbeddedOptions::default(), &policy).await.unwrap();
+        assert_eq!(store.address_index(), AddressIndexing { address: false, credential: true });
+        let credential = sapwood_types::AddressHash([7; 28]);
+        let query = |kind| sapwood_store::AddressQuery {
+            kind,
+            hash: credential,
+            order: sapwood_store::Order::Ascending,
+            after: None,
+            limit: 1,
+        };
+        use sapwood_store::{AddressKind, StoreRead as _};
+        assert!(store.by_address(query(AddressKind::Credential)).await.is_ok());
+        assert!(store.by_address(query(AddressKind::Address)).await.is_err(), "that index is not kept");
+        drop(store);
+        assert!(words(directory.claim(&node()).unwrap_err()).contains("with the credential index"));
+        std::fs::remove_file(directory.path().join(NODE_FILE)).unwrap();
+        assert_eq!(directory.expect().unwrap(), indexed, "the store knows it too");
     }
 
     #[tokio::test]
