@@ -100,8 +100,8 @@ impl Worker {
         let txids: Vec<TxId> = large.iter().map(|(tx, _)| tx.txid).collect();
         let claim = bodies.claim(txids.clone()).await;
         // Looked at under the claim: what is stored cannot be pruned meanwhile.
-        let stored: HashSet<TxId> =
-            self.store.get_many(txids).await?.into_iter().flatten().filter(stays).map(|it| it.txid).collect();
+        let found = self.store.get_many(txids).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let stored: HashSet<TxId> = found.into_iter().flatten().filter(stays).map(|it| it.txid).collect();
         let body = |(tx, external): (&Tx, External)| Body { txid: tx.txid, external, bytes: tx.body_bytes() };
         let missing: Vec<Body> =
             large.into_iter().filter(|(tx, _)| !stored.contains(&tx.txid)).map(body).collect();

@@ -116,20 +116,11 @@ pub(crate) async fn readable(
     txids: Vec<TxId>,
     unreadable: &mut Vec<Unreadable>,
 ) -> Result<Vec<TxRecord>, StoreError> {
-    match store.get_many(txids.clone()).await {
-        Ok(records) => return Ok(records.into_iter().flatten().collect()),
-        Err(StoreError::Corrupt { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    // One of them is damaged: which, only each by itself tells.
-    let mut records = Vec::new();
-    for txid in txids {
-        match store.get(txid).await {
+    let mut records = Vec::with_capacity(txids.len());
+    for (txid, record) in txids.iter().zip(store.get_many(txids.clone()).await?) {
+        match record {
             Ok(record) => records.extend(record),
-            Err(StoreError::Corrupt { what, cause }) => {
-                unreadable.push(Unreadable { txid, error: format!("{what}: {cause}") });
-            }
-            Err(error) => return Err(error),
+            Err(error) => unreadable.push(Unreadable { txid: *txid, error: error.to_string() }),
         }
     }
     Ok(records)

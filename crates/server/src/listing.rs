@@ -1,7 +1,7 @@
 //! Lists of unspent outputs: what REST answers with, and what the command line prints.
 
 use bytes::Bytes;
-use sapwood_store::{AddressKind, AddressQuery, Order, StoreError, StoreRead};
+use sapwood_store::{AddressKind, AddressQuery, Order, StoreError, StoreRead, Unreadable};
 use sapwood_types::AddressHash;
 
 use crate::{
@@ -54,6 +54,12 @@ pub enum ListError {
     Store(#[from] StoreError),
 }
 
+/// Names the records that are missing from a page.
+fn not_readable(unreadable: &[Unreadable]) -> String {
+    let named: Vec<&str> = unreadable.iter().map(|record| record.error.as_str()).collect();
+    format!("Not shown, as they cannot be read: {}", named.join("; "))
+}
+
 /// A page of the unspent outputs of an owner.
 ///
 /// # Errors
@@ -81,8 +87,9 @@ pub async fn utxos<S: StoreRead + ?Sized>(
     };
     let page = store.by_address(AddressQuery { kind, hash, order, after, limit: limit as usize }).await?;
     let value: u128 = page.items.iter().map(|utxo| u128::from(utxo.output.value)).sum();
-    let whole = cursor.is_none() && page.next.is_none();
+    let whole = cursor.is_none() && page.next.is_none() && page.unreadable.is_empty();
     let note = match &owner {
+        _ if !page.unreadable.is_empty() => Some(not_readable(&page.unreadable)),
         Owner::Script(script) if page.items.is_empty() => chain.not_listed(script).map(str::to_owned),
         _ => None,
     };

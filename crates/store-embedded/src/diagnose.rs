@@ -10,7 +10,7 @@ use rocksdb::{
 };
 use sapwood_store::{
     Cursor, DiskRoom, EngineStats, EngineWrites, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet,
-    VerifyReport, WorkingSet, check_limit, digest::StateDigest,
+    VerifyReport, WorkingSet, check_limit, digest::StateDigest, working_set::readable,
 };
 use sapwood_types::{DecodeError, Height, TxId, TxRecord};
 
@@ -123,9 +123,12 @@ impl Engine {
         }
         let next = txids.last().filter(|_| more).map(|txid| Cursor(Bytes::copy_from_slice(&txid.0)));
         let mut set = WorkingSet::new(&snapshot);
-        set.load_all_pages(&txids)?;
-        let records = txids.iter().map(|txid| set.record(*txid)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page { items: records.into_iter().flatten().collect(), next })
+        readable(set.load_all_pages(&txids))?;
+        let mut page = Page::new(Vec::with_capacity(txids.len()), next);
+        for txid in txids {
+            page.add(txid, set.record(txid))?;
+        }
+        Ok(page)
     }
 
     fn engine_stats(&self, part: Option<&str>) -> Result<Vec<EngineStats>, StoreError> {

@@ -76,6 +76,13 @@ pub(crate) fn corrupt(what: impl Into<String>, cause: DecodeError) -> StoreError
     StoreError::Corrupt { what: what.into(), cause }
 }
 
+/// A record that lies where the engine finds damage.
+fn damaged(txid: &TxId, error: &rocksdb::Error) -> StoreError {
+    tracing::error!(%txid, %error, "the engine finds a record damaged");
+    let problem = "the storage engine finds damage where it lies";
+    corrupt(format!("transaction {txid}"), DecodeError::Inconsistent { what: "record", problem })
+}
+
 pub(crate) fn decode_master(txid: &TxId, bytes: Bytes) -> Result<MasterPage, StoreError> {
     MasterPage::decode(bytes).map_err(|cause| corrupt(format!("transaction {txid}"), cause))
 }
@@ -183,10 +190,7 @@ impl Engine {
             match &value {
                 Ok(value) => page(txid, Ok(value.as_deref()))?,
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    tracing::error!(%txid, %error, "the engine finds a record damaged");
-                    let problem = "the storage engine finds damage where it lies";
-                    let cause = DecodeError::Inconsistent { what: "record", problem };
-                    page(txid, Err(corrupt(format!("transaction {txid}"), cause)))?;
+                    page(txid, Err(damaged(txid, error)))?;
                 }
                 Err(error) => return Err(engine_error("reading records")(error.clone())),
             }
@@ -231,7 +235,10 @@ impl Engine {
         let keys: Vec<[u8; 36]> = pages.iter().map(|(txid, number)| keys::page(txid, *number)).collect();
         let found = self.db.batched_multi_get_cf_opt(column, &keys, pages.is_sorted(), options);
         let page = |((txid, number), value): (&PageKey, Result<Option<rocksdb::DBPinnableSlice>, _>)| {
-            let value = value.map_err(engine_error("reading pages"))?;
+            let value = value.map_err(|error: rocksdb::Error| match error.kind() {
+                ErrorKind::Corruption => damaged(txid, &error),
+                _ => engine_error("reading pages")(error),
+            })?;
             value.map(|bytes| decode_extra(txid, *number, Bytes::copy_from_slice(&bytes))).transpose()
         };
         pages.iter().zip(found).map(page).collect()

@@ -132,7 +132,7 @@ impl Engine {
             self.due_start.found(look, page.items.first().map_or(up_to, |(first, _)| *first));
         }
         let record = |(settled_at, txid)| DueRecord { settled_at, txid };
-        Ok(Page { items: page.items.into_iter().map(record).collect(), next: page.next })
+        Ok(Page::new(page.items.into_iter().map(record).collect(), page.next))
     }
 
     fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
@@ -240,7 +240,7 @@ impl Engine {
                 let wanted = limit - expired.worked_off;
                 let over =
                     snapshot.by_height(Column::Pending, preserved, heights, after.as_ref(), wanted)?;
-                load_readable(&mut change.set, over.items.iter().map(|(_, txid)| *txid))?;
+                change.set.load_readable(over.items.iter().map(|(_, txid)| *txid))?;
                 for (until, txid) in &over.items {
                     let ended = change.set.attempt(|set| preserve::end(set, *txid, *until));
                     let Some(ended) = readable(*txid, ended, &mut expired.unreadable)? else { continue };
@@ -266,7 +266,7 @@ impl Engine {
 
     fn end_preservations(&self, preserved: &[(TxId, Height)]) -> Result<usize, StoreError> {
         self.change(|change| {
-            load_readable(&mut change.set, preserved.iter().map(|(txid, _)| *txid))?;
+            change.set.load_readable(preserved.iter().map(|(txid, _)| *txid))?;
             let mut ended = 0;
             for (txid, until) in preserved {
                 let end = change.set.attempt(|set| preserve::end(set, *txid, *until));
@@ -306,14 +306,6 @@ impl Engine {
             }
             Ok(UndoDropped { dropped: change.undone.len() as u64, next })
         })
-    }
-}
-
-/// Reads first pages in one go. Where one of them cannot be read, each is read when it is its turn.
-fn load_readable(set: &mut WorkingSet, txids: impl Iterator<Item = TxId>) -> Result<(), StoreError> {
-    match set.load(txids) {
-        Err(StoreError::Corrupt { .. }) => Ok(()),
-        loaded => loaded,
     }
 }
 

@@ -8,7 +8,8 @@ use rocksdb::{Direction, IteratorMode, ReadOptions};
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_store::{
     AddressKind, AddressQuery, Counts, Cursor, Order, Page, PageSource, StoreError, StoreRead, UnminedTx,
-    Utxo, UtxoSet, WorkingSet, check_limit, working_set::PageKey,
+    Utxo, UtxoSet, WorkingSet, check_limit,
+    working_set::{PageKey, readable},
 };
 use sapwood_types::{
     BlockMark, DecodeError, Height, OutPoint, OutputPage, StoredMaster, TxBody, TxId, TxRecord, Undo,
@@ -113,14 +114,14 @@ impl<'a> Snapshot<'a> {
         check_limit(limit)?;
         let prefix: Vec<u8> = tag.map(|tag| tag as u8).into_iter().collect();
         if heights.is_empty() {
-            return Ok(Page { items: Vec::new(), next: None });
+            return Ok(Page::new(Vec::new(), None));
         }
         let key = |height: &Height| [&prefix[..], &height.0.to_be_bytes()].concat();
         let range = (key(heights.start()), keys::after_prefix(&key(heights.end())));
         let (found, more) = self.keys(column, range, after, Order::Ascending, limit)?;
         let parse = |key: &Bytes| keys::parse_due(&key[prefix.len()..]).ok_or_else(|| bad_key(column));
         let items = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page { items, next: next_cursor(found, more) })
+        Ok(Page::new(items, next_cursor(found, more)))
     }
 }
 
@@ -151,16 +152,22 @@ impl Engine {
         bytes.map(decode).transpose()
     }
 
-    fn get_many(&self, txids: &[TxId]) -> Result<Vec<Option<TxRecord>>, StoreError> {
+    fn get_many(&self, txids: &[TxId]) -> Result<Vec<Result<Option<TxRecord>, StoreError>>, StoreError> {
         let snapshot = Snapshot::new(self);
         let mut set = WorkingSet::new(&snapshot);
-        set.load_all_pages(txids)?;
-        txids.iter().map(|txid| set.record(*txid)).collect()
+        readable(set.load_all_pages(txids))?;
+        let record = |txid: &TxId| match set.record(*txid) {
+            Err(error) if !error.is_of_one_record() => Err(error),
+            record => Ok(record),
+        };
+        txids.iter().map(record).collect()
     }
 
     fn outputs(&self, outpoints: &[OutPoint]) -> Result<Vec<Option<Utxo>>, StoreError> {
         let snapshot = Snapshot::new(self);
-        outputs(&mut WorkingSet::new(&snapshot), outpoints)
+        let mut set = WorkingSet::new(&snapshot);
+        set.load_outputs(outpoints.iter().copied())?;
+        outpoints.iter().map(|outpoint| utxo(&mut set, *outpoint)).collect()
     }
 
     fn spend_status(&self, outpoints: &[OutPoint], at: Height) -> Result<Vec<SpendStatus>, StoreError> {
@@ -179,25 +186,24 @@ impl Engine {
     fn unmined(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
         let snapshot = Snapshot::new(self);
         let mut set = WorkingSet::new(&snapshot);
-        let mut items = Vec::new();
-        let mut after = after.cloned();
+        let mut found = Page::new(Vec::new(), after.cloned());
         loop {
             // What may not be mined is skipped, so more may have to be read to fill the page.
-            let wanted = limit - items.len();
+            let wanted = limit - found.items.len() - found.unreadable.len();
             let page = snapshot.by_height(
                 Column::Pending,
                 Some(Pending::Unmined),
                 Height(0)..=Height::MAX,
-                after.as_ref(),
+                found.next.as_ref(),
                 wanted,
             )?;
-            set.load(page.items.iter().map(|(_, txid)| *txid))?;
+            set.load_readable(page.items.iter().map(|(_, txid)| *txid))?;
             for (since, txid) in page.items {
-                items.extend(minable(&mut set, txid, since)?);
+                found.add(txid, minable(&mut set, txid, since))?;
             }
-            after = page.next;
-            if after.is_none() || items.len() == limit {
-                return Ok(Page { items, next: after });
+            found.next = page.next;
+            if found.next.is_none() || found.items.len() + found.unreadable.len() == limit {
+                return Ok(found);
             }
         }
     }
@@ -220,26 +226,28 @@ impl Engine {
             snapshot.keys(Column::Address, range, query.after.as_ref(), query.order, query.limit)?;
         let parse = |key: &Bytes| keys::parse_address(key).ok_or_else(|| bad_key(Column::Address));
         let outpoints = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let items = outputs(&mut WorkingSet::new(&snapshot), &outpoints)?.into_iter().flatten().collect();
-        Ok(Page { items, next: next_cursor(found, more) })
+        let mut set = WorkingSet::new(&snapshot);
+        readable(set.load_outputs(outpoints.iter().copied()))?;
+        let mut page = Page::new(Vec::with_capacity(outpoints.len()), next_cursor(found, more));
+        for outpoint in outpoints {
+            page.add(outpoint.txid, utxo(&mut set, outpoint))?;
+        }
+        Ok(page)
     }
 }
 
-fn outputs(set: &mut WorkingSet, outpoints: &[OutPoint]) -> Result<Vec<Option<Utxo>>, StoreError> {
-    set.load_outputs(outpoints.iter().copied())?;
-    let utxo = |outpoint: &OutPoint| {
-        let Some(output) = set.output(*outpoint)? else { return Ok(None) };
-        let Some(slot) = set.slot(*outpoint)? else { return Ok(None) };
-        Ok(set.master(outpoint.txid)?.map(|master| Utxo {
-            outpoint: *outpoint,
-            output,
-            slot,
-            created_height: master.head.created_height,
-            mined_at: master.head.mined_at(),
-            coinbase: master.head.coinbase,
-        }))
-    };
-    outpoints.iter().map(utxo).collect()
+/// An output with its state. `None` if its record is not there.
+fn utxo(set: &mut WorkingSet, outpoint: OutPoint) -> Result<Option<Utxo>, StoreError> {
+    let Some(output) = set.output(outpoint)? else { return Ok(None) };
+    let Some(slot) = set.slot(outpoint)? else { return Ok(None) };
+    Ok(set.master(outpoint.txid)?.map(|master| Utxo {
+        outpoint,
+        output,
+        slot,
+        created_height: master.head.created_height,
+        mined_at: master.head.mined_at(),
+        coinbase: master.head.coinbase,
+    }))
 }
 
 /// An unmined transaction as block assembly wants it; nothing if it can never be mined.
@@ -265,7 +273,10 @@ fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<Unm
 
 #[async_trait]
 impl StoreRead for EmbeddedStore {
-    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError> {
+    async fn get_many(
+        &self,
+        txids: Vec<TxId>,
+    ) -> Result<Vec<Result<Option<TxRecord>, StoreError>>, StoreError> {
         self.run(move |engine| engine.get_many(&txids)).await?
     }
 
@@ -292,7 +303,7 @@ impl StoreRead for EmbeddedStore {
             let unmined = Some(Pending::Unmined);
             let page =
                 snapshot.by_height(Column::Pending, unmined, Height(0)..=cutoff, after.as_ref(), limit)?;
-            Ok(Page { items: page.items.into_iter().map(|(_, txid)| txid).collect(), next: page.next })
+            Ok(Page::new(page.items.into_iter().map(|(_, txid)| txid).collect(), page.next))
         })
         .await?
     }

@@ -162,7 +162,7 @@ impl StoreWrite for EmbeddedStore {
             engine.check_room()?;
             engine.change_each(
                 &batch,
-                |change| change.set.load(touched),
+                |change| change.set.load_readable(touched),
                 |set, policy, item| create::create(set, item, height, policy),
             )
         })
@@ -178,7 +178,7 @@ impl StoreWrite for EmbeddedStore {
                 .collect();
             engine.change_each(
                 &batch,
-                |change| change.set.load(touched),
+                |change| change.set.load_readable(touched),
                 |set, _, item| spend::spend(set, item, height),
             )
         })
@@ -191,7 +191,7 @@ impl StoreWrite for EmbeddedStore {
             let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             engine.change_each(
                 &batch,
-                |change| change.set.load(touched),
+                |change| change.set.load_readable(touched),
                 |set, _, item| spend::unspend(set, item),
             )
         })
@@ -260,7 +260,7 @@ impl StoreWrite for EmbeddedStore {
             let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             engine.change_each(
                 &batch,
-                |change| change.set.load(touched),
+                |change| change.set.load_readable(touched),
                 |set, policy, item| freeze::reassign(set, item, height, policy),
             )
         })
@@ -335,7 +335,7 @@ impl EmbeddedStore {
         E: sapwood_store::error::ItemError + Send + 'static,
     {
         self.run(move |engine| {
-            engine.change_each(&txids, |change| change.set.load(txids.iter().copied()), operation)
+            engine.change_each(&txids, |change| change.set.load_readable(txids.iter().copied()), operation)
         })
         .await?
     }
@@ -349,7 +349,7 @@ impl EmbeddedStore {
         self.run(move |engine| {
             engine.change_each(
                 &outpoints,
-                |change| change.set.load(outpoints.iter().map(|outpoint| outpoint.txid)),
+                |change| change.set.load_readable(outpoints.iter().map(|outpoint| outpoint.txid)),
                 |set, _, outpoint| operation(set, *outpoint),
             )
         })

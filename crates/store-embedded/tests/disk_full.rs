@@ -54,7 +54,7 @@ async fn assert_reads_work(store: &EmbeddedStore, timeline: &mut Timeline, numbe
     let found = store.get_many(txids.clone()).await.unwrap();
     let mut model = timeline.model().clone();
     for (txid, record) in txids.iter().zip(found) {
-        let record: TxRecord = record.unwrap_or_else(|| panic!("{txid} is gone"));
+        let record: TxRecord = record.unwrap().unwrap_or_else(|| panic!("{txid} is gone"));
         assert_eq!(model.agree_on_forgotten(&record), []);
         assert_eq!(model.get(*txid), Some(record));
     }

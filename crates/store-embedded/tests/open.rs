@@ -156,7 +156,7 @@ async fn an_address_index_that_is_not_kept_is_not_an_empty_one() {
         let (hash, order) = (AddressHash([7; 28]), Order::Ascending);
         store.by_address(AddressQuery { kind, hash, order, after: None, limit: 10 })
     };
-    assert_eq!(query(AddressKind::Address).await, Ok(Page { items: vec![], next: None }));
+    assert_eq!(query(AddressKind::Address).await, Ok(Page::new(vec![], None)));
     let error = query(AddressKind::Credential).await.unwrap_err();
     assert!(
         matches!(&error, StoreError::BadOption { problem } if problem.contains("credential")),

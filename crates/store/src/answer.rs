@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sapwood_rules::Verdict;
 use sapwood_types::{BlockMark, External, Height, MinedIn, OutPoint, Output, Slot, TxId};
 
-use crate::ApplyError;
+use crate::{ApplyError, StoreError};
 
 /// Where a listing goes on. Opaque to callers, stable while the store changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,8 +17,34 @@ pub struct Cursor(pub Bytes);
 pub struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
-    /// Where it goes on. Nothing at the end.
+    /// Records that belong here and cannot be read. Each is named once, and stands in the way of no other.
+    pub unreadable: Vec<Unreadable>,
+    /// Where it goes on. `None` at the end.
     pub next: Option<Cursor>,
+}
+
+impl<T> Page<T> {
+    /// A page all of whose records can be read.
+    pub fn new(items: Vec<T>, next: Option<Cursor>) -> Self {
+        Self { items, unreadable: Vec::new(), next }
+    }
+
+    /// Adds what was found of a transaction, or notes that its record cannot be read.
+    ///
+    /// # Errors
+    /// Any error that is not of this record alone.
+    pub fn add(&mut self, txid: TxId, found: Result<Option<T>, StoreError>) -> Result<(), StoreError> {
+        match found {
+            Ok(found) => self.items.extend(found),
+            Err(error) if error.is_of_one_record() => {
+                if self.unreadable.last().is_none_or(|last| last.txid != txid) {
+                    self.unreadable.push(Unreadable { txid, error: error.to_string() });
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 /// In which order a listing comes.

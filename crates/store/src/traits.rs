@@ -3,6 +3,9 @@
 //! Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
 //! [`BatchError::Items`]; the others are written. Blocks are all or nothing.
 //!
+//! A record that cannot be read is the failure of those items that need it, and of no other. Listings name it in
+//! [`Page::unreadable`].
+//!
 //! A listing with a limit of 0 is refused with [`StoreError::BadOption`]: see [`check_limit`].
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
@@ -34,21 +37,39 @@ impl<T: StoreRead + StoreWrite + StorePrune + StoreDiagnose> Store for T {}
 /// Reading.
 #[async_trait]
 pub trait StoreRead: Send + Sync {
-    /// Whole records, in the order asked for.
-    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError>;
+    /// Whole records, in the order asked for. One that cannot be read is an error of its own ([`StoreError::Corrupt`]) and keeps no
+    /// other from being read.
+    async fn get_many(
+        &self,
+        txids: Vec<TxId>,
+    ) -> Result<Vec<Result<Option<TxRecord>, StoreError>>, StoreError>;
 
     /// One whole record.
     async fn get(&self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
-        Ok(self.get_many(vec![txid]).await?.pop().flatten())
+        self.get_many(vec![txid]).await?.pop().unwrap_or(Ok(None))
     }
 
     /// A record whose inputs say all that is still known of what they spend: amount and script of every parent's output that is there.
-    /// What the record itself says is kept where the parent is gone.
+    /// What the record itself says is kept where the parent is gone or cannot be read.
     async fn with_inputs(&self, mut record: TxRecord) -> Result<TxRecord, StoreError> {
         let is_known = |input: &&mut Input| matches!(&input.previous, Some(known) if known.script.is_some());
         let unknown: Vec<&mut Input> =
             record.body.inputs.iter_mut().filter(|input| !is_known(input)).collect();
-        let found = self.outputs(unknown.iter().map(|input| input.outpoint).collect()).await?;
+        let outpoints: Vec<OutPoint> = unknown.iter().map(|input| input.outpoint).collect();
+        let found = match self.outputs(outpoints.clone()).await {
+            Err(error) if error.is_of_one_record() => {
+                // A parent is damaged: what the others say is still known.
+                let mut found = Vec::with_capacity(outpoints.len());
+                for outpoint in outpoints {
+                    match self.outputs(vec![outpoint]).await {
+                        Err(error) if error.is_of_one_record() => found.push(None),
+                        output => found.push(output?.pop().flatten()),
+                    }
+                }
+                found
+            }
+            found => found?,
+        };
         for (input, utxo) in unknown.into_iter().zip(found) {
             if let Some(Output { value, script, .. }) = utxo.map(|utxo| utxo.output) {
                 let value = input.previous.as_ref().map_or(value, |known| known.value);

@@ -90,6 +90,17 @@ fn missing_page(txid: TxId) -> StoreError {
     corrupt(txid, sapwood_types::DecodeError::Inconsistent { what: "record", problem: "a page is missing" })
 }
 
+/// Passes over an error of one record while reading ahead: it comes up again when that record's turn comes.
+///
+/// # Errors
+/// Any other error.
+pub fn readable(read: Result<(), StoreError>) -> Result<(), StoreError> {
+    match read {
+        Err(error) if error.is_of_one_record() => Ok(()),
+        read => read,
+    }
+}
+
 /// Notes what a page was, the first time an attempt changes it.
 fn note<K: Hash + Eq, T: Clone>(journal: Option<&mut HashMap<K, Option<T>>>, key: K, now: &Option<T>) {
     if let Some(journal) = journal {
@@ -129,6 +140,12 @@ impl<'a> WorkingSet<'a> {
         let pages = self.source.masters(&wanted)?;
         self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(MasterEntry::read)));
         Ok(())
+    }
+
+    /// Like [`load`](Self::load). Where one of them cannot be read, each is read when its turn comes, and only those that need the
+    /// damaged one fail.
+    pub fn load_readable(&mut self, txids: impl IntoIterator<Item = TxId>) -> Result<(), StoreError> {
+        readable(self.load(txids))
     }
 
     /// Makes room for so many first pages.

@@ -34,6 +34,7 @@ async fn assert_spent(node: &Node, block: &Block, stretch: &Stretch) {
 async fn everything(node: &Node, stretch: &Stretch) -> (Counts, Vec<Option<TxRecord>>) {
     let txids: BTreeSet<TxId> = stretch.needed().keys().map(|outpoint| outpoint.txid).collect();
     let records = node.store.get_many(txids.into_iter().collect()).await.unwrap();
+    let records = records.into_iter().map(Result::unwrap).collect();
     (node.store.counts().await.unwrap(), records)
 }
 

@@ -67,7 +67,7 @@ fn page<T>(
     let more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| more).map(|item| Cursor(Bytes::from(key(item))));
-    Ok(Page { items, next })
+    Ok(Page::new(items, next))
 }
 
 /// A key that sorts by height, then by id.
@@ -77,9 +77,12 @@ fn by_height(height: Height, txid: &TxId) -> Vec<u8> {
 
 #[async_trait]
 impl StoreRead for ModelStore {
-    async fn get_many(&self, txids: Vec<TxId>) -> Result<Vec<Option<TxRecord>>, StoreError> {
+    async fn get_many(
+        &self,
+        txids: Vec<TxId>,
+    ) -> Result<Vec<Result<Option<TxRecord>, StoreError>>, StoreError> {
         let model = self.read();
-        Ok(txids.into_iter().map(|txid| model.get(txid)).collect())
+        Ok(txids.into_iter().map(|txid| Ok(model.get(txid))).collect())
     }
 
     async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
@@ -102,7 +105,7 @@ impl StoreRead for ModelStore {
     ) -> Result<Page<TxId>, StoreError> {
         let all = self.read().old_unmined(cutoff);
         let found = page(all, Order::Ascending, after, limit, |(since, txid)| by_height(*since, txid))?;
-        Ok(Page { items: found.items.into_iter().map(|(_, txid)| txid).collect(), next: found.next })
+        Ok(Page::new(found.items.into_iter().map(|(_, txid)| txid).collect(), found.next))
     }
 
     async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {

@@ -151,6 +151,7 @@ impl Runner {
         }
         let mut records = BTreeMap::new();
         for (txid, record) in txids.iter().zip(found) {
+            let record = record.map_err(|error| Problem::new("a read failed", error.to_string()))?;
             records.extend(record.map(|record| (*txid, record)));
         }
         Ok(records)

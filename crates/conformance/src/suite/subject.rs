@@ -262,7 +262,8 @@ impl Subject {
 
     /// The records of these transactions, where they are there.
     pub async fn records(&self, txs: &[&Tx]) -> Vec<Option<TxRecord>> {
-        self.get_many(txs.iter().map(|tx| tx.txid).collect()).await.expect("get many")
+        let found = self.get_many(txs.iter().map(|tx| tx.txid).collect()).await.expect("get many");
+        found.into_iter().map(|record| record.expect("a record that can be read")).collect()
     }
 
     /// Whether a transaction is there.

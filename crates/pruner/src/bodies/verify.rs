@@ -72,6 +72,8 @@ impl Bodies {
         let mut after = None;
         loop {
             let page = store.records(after, CHUNK).await?;
+            let unreadable = page.unreadable.iter().map(|record| record.error.clone());
+            report.damaged.extend(unreadable);
             let outside = page.items.iter().filter_map(|record| Some((record.txid, record.head.external?)));
             let read = self.read(outside.collect(), check).await?;
             let mut absent = Vec::new();

@@ -203,7 +203,10 @@ async fn look(directory: &Path, cast: &Cast) -> (&'static str, u64) {
     let store = EmbeddedStore::open(&directory.join("store"), small(), store_options()).unwrap();
     let report = store.verify(Arc::new(|_, _| {})).await.unwrap();
     assert!(report.is_clean(), "{report}");
-    let records = async |txs: &[Tx]| store.get_many(txs.iter().map(|tx| tx.txid).collect()).await.unwrap();
+    let records = async |txs: &[Tx]| {
+        let found = store.get_many(txs.iter().map(|tx| tx.txid).collect()).await.unwrap();
+        found.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
     let (parents, children) = (records(&cast.parents).await, records(&cast.children).await);
     assert!(parents.iter().chain(&children).all(Option::is_some), "a family was torn apart");
     assert!(store.get(cast.live.txid).await.unwrap().is_some(), "a live coin is gone");

@@ -75,6 +75,7 @@ pub(super) async fn record_bytes(store: &EmbeddedStore) -> anyhow::Result<u64> {
     let (mut bytes, mut after) = (0, None);
     loop {
         let page = store.records(after, AT_A_TIME).await?;
+        anyhow::ensure!(page.unreadable.is_empty(), "records cannot be read: {:?}", page.unreadable);
         for record in &page.items {
             let (master, extras) = record.to_pages();
             let pages = extras.iter().map(|extra| extra.encode().len() + TxId::SIZE + size_of::<u32>());
@@ -95,7 +96,7 @@ async fn tip(store: &EmbeddedStore) -> anyhow::Result<Height> {
 async fn due(store: &EmbeddedStore, after: Option<Cursor>, limit: usize) -> anyhow::Result<Page<DueRecord>> {
     match due_up_to(tip(store).await?, RETENTION) {
         Some(up_to) => Ok(store.due(up_to, after, limit).await?),
-        None => Ok(Page { items: Vec::new(), next: None }),
+        None => Ok(Page::new(Vec::new(), None)),
     }
 }
 

@@ -7,7 +7,8 @@ use prost::Message;
 use sapwood_chain::Chain;
 use sapwood_pruner::PrunerHandle;
 use sapwood_store::{
-    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, error::ItemError,
+    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Page, Store,
+    error::ItemError,
 };
 use sapwood_types::{AddressHash, Height};
 use tonic::{Request, Response, Status};
@@ -76,6 +77,14 @@ fn opened(listing: &Listing, cursor: Option<Bytes>) -> Checked<Option<Cursor>> {
     cursor.map(open).transpose().field("cursor")
 }
 
+/// Refuses a page that lacks records: the answer has no place to name them.
+fn whole<T>(page: &Page<T>) -> Result<(), Status> {
+    match page.unreadable.first() {
+        None => Ok(()),
+        Some(unreadable) => Err(Status::data_loss(unreadable.error.clone())),
+    }
+}
+
 /// The cursor of the next page, as it goes out.
 fn sealed(listing: &Listing, cursor: Option<Cursor>) -> Option<Bytes> {
     cursor.map(|cursor| listing.seal(&cursor))
@@ -97,7 +106,7 @@ impl Utxo for UtxoService {
         let (mut records, mut size) = (Vec::with_capacity(txids.len()), 0);
         for some in txids.chunks(RECORDS_AT_ONCE) {
             for record in self.store.get_many(some.to_vec()).await.map_err(|error| store_status(&error))? {
-                let record = match record {
+                let record = match record.map_err(|error| store_status(&error))? {
                     Some(record) => {
                         Some(self.store.with_inputs(record).await.map_err(|error| store_status(&error))?)
                     }
@@ -150,6 +159,7 @@ impl Utxo for UtxoService {
         let listing = Listing::new("unmined", Order::Ascending, []);
         let after = opened(&listing, cursor)?;
         let page = self.store.unmined(after, limit).await.map_err(|error| store_status(&error))?;
+        whole(&page)?;
         let transactions = page.items.into_iter().map(Into::into).collect();
         self.answer(ListUnminedResponse { transactions, cursor: sealed(&listing, page.next) })
     }
@@ -170,6 +180,7 @@ impl Utxo for UtxoService {
         let (after, limit) = (opened(&listing, request.cursor)?, self.limits.page(request.limit)?);
         let query = AddressQuery { kind, hash, order, after, limit };
         let page = self.store.by_address(query).await.map_err(|error| store_status(&error))?;
+        whole(&page)?;
         let outputs = page.items.into_iter().map(Into::into).collect();
         self.answer(ListByAddressResponse { outputs, cursor: sealed(&listing, page.next) })
     }

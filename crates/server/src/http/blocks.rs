@@ -61,7 +61,7 @@ async fn times(store: &dyn Store, blocks: &[Undo]) -> Result<Vec<Option<u64>>, P
     let mut records = store.get_many(firsts).await?.into_iter();
     let mut time = |undo: &Undo| {
         undo.created.first()?;
-        Some(records.next()??.head.created_at / 1000)
+        Some(records.next()?.ok()??.head.created_at / 1000)
     };
     Ok(blocks.iter().map(&mut time).collect())
 }

@@ -127,6 +127,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether it is the error of one record that cannot be read, while others can.
+    pub fn is_of_one_record(&self) -> bool {
+        matches!(self, StoreError::Corrupt { .. })
+    }
+}
+
 /// A batch of independent items of which some failed. The others are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchError<E> {
@@ -167,7 +174,8 @@ impl<E: fmt::Display> fmt::Display for BatchError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for BatchError<E> {}
 
-/// An error that may be the engine's rather than the item's. The engine's ends the whole batch.
+/// An error that may be the engine's rather than the item's. The engine's ends the whole batch. A record that cannot be read is the
+/// error of the items that need it.
 pub trait ItemError: Sized {
     /// The engine's error, or the item's own.
     fn into_store(self) -> Result<StoreError, Self>;
@@ -178,8 +186,7 @@ macro_rules! item_errors {
         impl ItemError for $error {
             fn into_store(self) -> Result<StoreError, Self> {
                 match self {
-                    $error::Store(error) => Ok(error),
-                    #[allow(unreachable_patterns, reason = "some operations fail only with the engine")]
+                    $error::Store(error) if !error.is_of_one_record() => Ok(error),
                     other => Err(other),
                 }
             }

@@ -365,7 +365,7 @@ impl<'a> Simulation<'a> {
         let known: Vec<TxId> = self.history.txs.keys().copied().collect();
         let records = self.store.get_many(known).await.unwrap();
         let mut stored = BTreeSet::new();
-        for record in records.into_iter().flatten() {
+        for record in records.into_iter().filter_map(Result::unwrap) {
             stored.insert(record.txid);
             // Looked at again below: a job may be deleting it right now.
             if let Some(external) = record.head.external
@@ -446,7 +446,11 @@ impl<'a> Simulation<'a> {
             }
         }
         let records = self.store.get_many(stored.into_iter().collect()).await.unwrap();
-        let outside = records.into_iter().flatten().filter(|record| record.head.external.is_some()).count();
+        let outside = records
+            .into_iter()
+            .filter_map(Result::unwrap)
+            .filter(|record| record.head.external.is_some())
+            .count();
         assert_eq!(self.objects.count().await, outside, "bodies were left behind");
         self.pruner.stop().await;
         if let Backend::Embedded(_) = self.backend {

@@ -55,7 +55,7 @@ impl Problem {
     }
 }
 
-/// The engine failed. Batches never show this: there it ends the call.
+/// The engine failed, which ends a batch, or a record that the item needs cannot be read.
 fn store(problem: Problem) -> Problem {
     problem.code_is(ProblemCode::StoreFailed)
 }
