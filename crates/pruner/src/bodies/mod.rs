@@ -9,13 +9,13 @@
 mod claims;
 mod config;
 mod keeper;
+mod listing;
 mod verify;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{TryStreamExt, stream::BoxStream};
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 use sapwood_types::{External, Tx, TxId};
 use tokio::sync::OnceCell;
 
@@ -23,6 +23,7 @@ pub(crate) use claims::Claim;
 use claims::Claims;
 pub use config::{BodyLocation, S3Config, S3Credentials};
 pub use keeper::OWNER_NOTE;
+pub use listing::Listing;
 pub(crate) use verify::is_orphan;
 pub use verify::{BodiesReport, VerifyBodiesError};
 
@@ -93,6 +94,8 @@ pub enum Deleted {
 #[derive(Clone)]
 pub struct Bodies {
     objects: Arc<dyn ObjectStore>,
+    /// The directory they are in. `None` if they are elsewhere.
+    directory: Option<PathBuf>,
     place: String,
     external_above: u32,
     call_timeout: Duration,
@@ -123,7 +126,8 @@ impl Bodies {
                     .map_err(|cause| failed(cause.to_string()))?
                     // A body must be there before its record is, after a power failure too.
                     .with_fsync(true);
-                Ok(Self::over(Arc::new(objects), place))
+                let directory = Some(directory.clone());
+                Ok(Self { directory, ..Self::over(Arc::new(objects), place) })
             }
             BodyLocation::S3(s3) => {
                 let place = format!("bucket {}", s3.bucket);
@@ -139,7 +143,8 @@ impl Bodies {
     pub fn over(objects: Arc<dyn ObjectStore>, place: impl Into<String>) -> Self {
         let (external_above, call_timeout) = (DEFAULT_EXTERNAL_ABOVE, DEFAULT_CALL_TIMEOUT);
         let (claims, owner, owned) = (Claims::default(), None, Arc::default());
-        Self { objects, place: place.into(), external_above, call_timeout, claims, owner, owned }
+        let (directory, place) = (None, place.into());
+        Self { objects, directory, place, external_above, call_timeout, claims, owner, owned }
     }
 
     /// Keep bodies of more than so many bytes outside.
@@ -213,8 +218,7 @@ impl Bodies {
     pub async fn list(&self, first_byte: Option<u8>) -> Result<Listing, BodyError> {
         self.check_owner(false).await?;
         let prefix = first_byte.map(|byte| Path::from(format!("{byte:02x}")));
-        let objects = self.objects.list(prefix.as_ref());
-        Ok(Listing { bodies: self.clone(), prefix: prefix.unwrap_or_default(), objects, ended: false })
+        Ok(Listing::new(self, prefix))
     }
 
     async fn call<T>(
@@ -235,38 +239,6 @@ impl Bodies {
             }
             _ => BodyError::Failed { doing, key, cause: error.to_string() },
         })
-    }
-}
-
-/// A listing of bodies, a chunk at a time.
-pub struct Listing {
-    bodies: Bodies,
-    prefix: Path,
-    objects: BoxStream<'static, object_store::Result<ObjectMeta>>,
-    ended: bool,
-}
-
-impl Listing {
-    /// The next bodies, about as many as wanted. Nothing at the end. Objects that are no bodies are passed over.
-    pub async fn next(&mut self, about: usize) -> Result<Option<Vec<(TxId, External)>>, BodyError> {
-        if self.ended {
-            return Ok(None);
-        }
-        let mut found = Vec::new();
-        let read = async {
-            while found.len() < about {
-                match self.objects.try_next().await? {
-                    Some(object) => found.extend(parse_key(&object.location)),
-                    None => {
-                        self.ended = true;
-                        break;
-                    }
-                }
-            }
-            Ok(())
-        };
-        self.bodies.call("listing", &self.prefix, read).await?;
-        Ok(Some(found))
     }
 }
 

@@ -140,3 +140,65 @@ async fn the_body_stays_if_the_record_is_kept() {
     assert!(world.has(&tx).await && world.bodies.as_ref().unwrap().exists(tx.txid, external).await.unwrap());
     world.sound().await;
 }
+
+/// A link below the directory led the sweep to a file outside of the data directory, and it was deleted.
+#[tokio::test]
+async fn l18_a_symlink_below_bodies_is_not_followed() {
+    use std::os::unix::fs::symlink;
+    let (data, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bodies_in = data.path().join("bodies");
+    let world = world_with(&bodies_in).await;
+    let place = |tx: &Tx| sapwood_pruner::bodies::key(&tx.txid, External::Tx).to_string();
+    let put = |directory: &Path, tx: &Tx| {
+        let file = directory.join(place(tx));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "no record has this").unwrap();
+        file
+    };
+    // One lies here, three behind links: to a directory of the first level, to one of the second, and to the file itself.
+    let [here, first, second, third] = ["here", "first", "second", "third"].map(|label| burn(label, &[]));
+    let orphan = put(&bodies_in, &here);
+    let others = [&first, &second, &third].map(|tx| put(outside.path(), tx));
+    let top = |tx: &Tx| place(tx).split('/').next().unwrap().to_owned();
+    assert_eq!(
+        [&here, &first, &second, &third].map(top).iter().collect::<std::collections::HashSet<_>>().len(),
+        4
+    );
+    symlink(outside.path().join(top(&first)), bodies_in.join(top(&first))).unwrap();
+    std::fs::create_dir(bodies_in.join(top(&second))).unwrap();
+    let directory_of = |tx: &Tx| Path::new(&place(tx)).parent().unwrap().to_owned();
+    symlink(outside.path().join(directory_of(&second)), bodies_in.join(directory_of(&second))).unwrap();
+    std::fs::create_dir_all(bodies_in.join(directory_of(&third))).unwrap();
+    symlink(&others[2], bodies_in.join(place(&third))).unwrap();
+    // A circle is no reason to stop.
+    symlink(&bodies_in, bodies_in.join("circle")).unwrap();
+    let job = world.prune().await;
+    assert_eq!((job.counts.bodies_deleted, orphan.exists()), (1, false), "{job}");
+    for file in &others {
+        assert!(file.exists(), "{}", file.display());
+    }
+    assert!(bodies_in.join(place(&third)).is_symlink());
+    let bodies = world.bodies.clone().unwrap();
+    for byte in 0..=u8::MAX {
+        let mut listing = bodies.list(Some(byte)).await.unwrap();
+        while let Some(listed) = listing.next(10).await.unwrap() {
+            assert_eq!(listed, [], "{byte:02x}");
+        }
+    }
+    world.sound().await;
+}
+
+/// The directory itself may be a link to another volume.
+#[tokio::test]
+async fn a_directory_of_bodies_that_is_a_symlink_is_swept() {
+    let (data, volume) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let link = data.path().join("bodies");
+    std::os::unix::fs::symlink(volume.path(), &link).unwrap();
+    let world = world_with(&link).await;
+    let bodies = world.bodies.clone().unwrap();
+    for label in ["one", "two", "three"] {
+        bodies.put(burn(label, &[]).txid, External::Tx, Bytes::from_static(b"orphan")).await.unwrap();
+    }
+    assert_eq!(world.prune().await.counts.bodies_deleted, 3);
+    world.sound().await;
+}

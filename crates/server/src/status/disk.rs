@@ -23,12 +23,29 @@ pub(crate) fn disk(engine: &[EngineStats], directory: Option<u64>) -> DiskReport
     DiskReport { total_bytes, parts, without_pruning_bytes: total_bytes, limit_bytes: None, room: None }
 }
 
-/// The bytes of all files in a directory and below. What vanishes while it is looked at counts as nothing.
-pub(crate) fn bytes_below(directory: &Path) -> io::Result<u64> {
+/// The bytes of all files of a data directory. A link in it is followed, so that a store on another volume counts; one further below is
+/// not. What vanishes while it is looked at counts as 0.
+pub(crate) fn bytes_of_data(directory: &Path) -> io::Result<u64> {
+    sum_entries(directory, |entry| match fs::metadata(entry.path()) {
+        // A link that leads nowhere has a size of its own.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => entry.metadata(),
+        metadata => metadata,
+    })
+}
+
+/// The bytes of all files in a directory and below, without following links.
+fn bytes_below(directory: &Path) -> io::Result<u64> {
+    sum_entries(directory, fs::DirEntry::metadata)
+}
+
+fn sum_entries(
+    directory: &Path,
+    look: impl Fn(&fs::DirEntry) -> io::Result<fs::Metadata>,
+) -> io::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let metadata = match entry.metadata() {
+        let metadata = match look(&entry) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
@@ -85,6 +102,25 @@ mod tests {
         fs::write(directory.path().join("a"), [0; 10]).unwrap();
         fs::create_dir(directory.path().join("below")).unwrap();
         fs::write(directory.path().join("below/b"), [0; 5]).unwrap();
-        assert_eq!(bytes_below(directory.path()).unwrap(), 15);
+        assert_eq!(bytes_of_data(directory.path()).unwrap(), 15);
+    }
+
+    /// The store was a link to another volume, and the total was that of the link.
+    #[test]
+    fn l18_a_store_that_is_a_symlink_counts() {
+        use std::os::unix::fs::symlink;
+        let (directory, volume) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("large"), [0; 10_000]).unwrap();
+        fs::write(volume.path().join("a"), [0; 1_000]).unwrap();
+        fs::create_dir(volume.path().join("below")).unwrap();
+        fs::write(volume.path().join("below/b"), [0; 500]).unwrap();
+        symlink(volume.path(), directory.path().join("store")).unwrap();
+        assert_eq!(bytes_of_data(directory.path()).unwrap(), 1_500);
+        // A link further below belongs to another owner, and may lead in a circle.
+        symlink(elsewhere.path(), volume.path().join("link")).unwrap();
+        symlink(volume.path(), volume.path().join("circle")).unwrap();
+        let total = bytes_of_data(directory.path()).unwrap();
+        assert!((1_500..3_000).contains(&total), "{total}");
     }
 }

@@ -307,7 +307,7 @@ impl Sampler {
         let directory = match self.parts.directory.clone() {
             None => None,
             Some(directory) => {
-                let walk = tokio::task::spawn_blocking(move || disk::bytes_below(&directory)).await;
+                let walk = tokio::task::spawn_blocking(move || disk::bytes_of_data(&directory)).await;
                 Some(problems.note(walk.unwrap_or_else(|error| Err(std::io::Error::other(error)))))
             }
         };
