@@ -12,7 +12,7 @@ use sapwood_store::{
 };
 use sapwood_types::{Block, BlockHash, Height, Slot, Tx};
 
-use crate::harness::{World, pruner_options};
+use crate::harness::{NOW, World, pruner_options};
 
 /// teranode 1768 and 1772: a fork of one block stamped the age of a whole mempool anew, the parent of a live unmined child was pruned,
 /// and the node stood still for good.
@@ -261,5 +261,113 @@ async fn kaspa_680_sui_27768_lag_and_backlog_are_shown() {
     assert_eq!((status.lag_blocks, status.backlog.records, status.state.as_str()), (0, 0, "idle"));
     assert!(serde_json::to_string(&status).unwrap().contains("\"lag_blocks\":0"));
     assert_eq!(world.store.due(Height(96), None, 10).await.unwrap().items, []);
+    world.sound().await;
+}
+
+/// reth 26504: pruning never got past a block with more entries than one run may touch.
+#[tokio::test]
+async fn reth_26504_a_block_larger_than_a_job() {
+    for parallel_chunks in [1, 4] {
+        let limits = PrunerOptions { records_per_job: 10, chunk_records: 5, ..pruner_options(small()) };
+        let world = World::with(PrunerOptions { parallel_chunks, ..limits }, None).await;
+        world.block_at(1, &[]).await;
+        world.settle().await;
+        let block = world.burns("of one block", 95).await;
+        // Some of the block become due only later, behind the cursor.
+        let locked = block[..40].iter().map(|tx| tx.txid).collect();
+        world.store.set_locked(locked, true).await.unwrap();
+        world.burns("of the next", 7).await;
+        world.extend_to(10).await;
+        // By an event, so that nothing but the cursor brings the next job further.
+        world.pruner.report_persisted(Height(10)).await.unwrap();
+        world.quiet().await;
+        assert_eq!(world.records().await, 40);
+        let jobs = world.pruner.jobs(100);
+        assert!(jobs.len() >= 3 && jobs.iter().all(|job| job.counts.looked_at <= 25), "{jobs:?}");
+        let unlocked = block[..40].iter().map(|tx| tx.txid).collect();
+        world.store.set_locked(unlocked, false).await.unwrap();
+        world.pruner.prune_now(None).unwrap();
+        world.quiet().await;
+        assert_eq!(world.records().await, 0);
+        world.sound().await;
+    }
+}
+
+/// polkadot 2850: a node that was restarted before its first window was full never pruned again.
+#[tokio::test]
+async fn polkadot_2850_restart_inside_the_first_window() {
+    let mut world = World::new(small()).await;
+    for height in 1..=12 {
+        let tx = burn(&format!("of block {height}"), &[]);
+        world.block_at(height, &[&tx]).await;
+        world = world.restart().await;
+        // Nothing but the job of the start.
+        world.quiet().await;
+        // Block 1 has nothing below it to roll back to, so the window is full one block later than any other time.
+        let expected = if height <= 6 { height } else { 5 };
+        assert_eq!(world.records().await, u64::from(expected), "at {height}");
+    }
+    world.sound().await;
+}
+
+/// agave 11762: retention was counted without what was still in memory, and too much went. Here the same history once stays in the write
+/// buffer and once is read from files after each block: the same records go, and the same stay.
+#[tokio::test]
+async fn agave_11762_what_is_in_memory_counts() {
+    let mut left = Vec::new();
+    for from_files in [false, true] {
+        let mut world = World::new(small()).await;
+        let parents: Vec<Tx> = (0..4).map(|number| coin(&format!("parent {number}"), 1)).collect();
+        world.block_at(1, &parents.iter().collect::<Vec<_>>()).await;
+        let mut all = parents.clone();
+        for (number, parent) in parents.iter().enumerate() {
+            let tx = child(&format!("child {number}"), &[(parent, 0)], 1);
+            // The first child is never mined, the others are one after the other.
+            world.unmined(&tx, 1).await;
+            if number > 0 {
+                world.extend_to(2 * number as u32).await;
+                world.extend(&[&tx]).await;
+            }
+            all.push(tx);
+            if from_files {
+                world = world.restart().await;
+                world.quiet().await;
+            }
+        }
+        // The last child was mined at 7: its parent is due at 12, the others at 8 and 10.
+        world.extend_to(11).await;
+        world.prune_ok().await;
+        let mut stored = Vec::new();
+        for tx in &all {
+            stored.push(world.has(tx).await);
+        }
+        left.push(stored);
+        world.sound().await;
+    }
+    assert_eq!(left[0], [true, false, false, true, true, true, true, true]);
+    assert_eq!(left[0], left[1]);
+}
+
+/// teranode 673: the height of a persister that was configured away held everything, from an earlier life of the node, in silence.
+#[tokio::test]
+async fn teranode_673_a_persister_that_left_is_told_about() {
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    world.burns("due", 3).await;
+    world.pruner.report_persisted(Height(2)).await.unwrap();
+    world.quiet().await;
+    let world = world.restart().await;
+    world.extend_to(20).await;
+    world.clock.set(NOW + 3600);
+    assert_eq!(world.prune_ok().await, 0);
+    let status = world.pruner.status().await.unwrap();
+    assert_eq!(status.state, "waiting for persister at 2");
+    assert!(status.lag_blocks > 10, "{status}");
+    let holds = world.pruner.list_holds().await.unwrap();
+    let hold = holds.iter().find(|hold| hold.name == "persister").unwrap();
+    assert_eq!((hold.decides, hold.keep_from, hold.silent_seconds), (true, Some(Height(3)), Some(3600)));
+    world.pruner.holds().release("persister").await.unwrap();
+    assert_eq!(world.prune_ok().await, 3);
     world.sound().await;
 }

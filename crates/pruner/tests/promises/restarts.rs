@@ -70,3 +70,28 @@ async fn after_a_quiet_period_everything_that_may_go_is_gone() {
     assert_eq!(world.records().await, 0);
     world.sound().await;
 }
+
+/// What was deleted and freed since the store was made, over restarts.
+#[tokio::test]
+async fn the_totals_survive_a_restart_and_go_on() {
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    world.burns("first", 30).await;
+    world.extend_to(10).await;
+    assert_eq!(world.prune_ok().await, 30);
+    let first = world.pruner.status().await.unwrap().totals;
+    assert!(first.deleted == 30 && first.bytes_freed > 0);
+    let world = world.restart().await;
+    world.quiet().await;
+    let after = world.pruner.status().await.unwrap().totals;
+    assert_eq!((after.deleted, after.bytes_freed), (30, first.bytes_freed));
+    world.burns("second", 12).await;
+    world.extend_to(20).await;
+    let job = world.prune().await;
+    let world = world.restart().await;
+    world.quiet().await;
+    let second = world.pruner.status().await.unwrap().totals;
+    assert_eq!((second.deleted, second.bytes_freed), (42, first.bytes_freed + job.counts.bytes_freed));
+    world.sound().await;
+}
