@@ -357,7 +357,12 @@ def the_policy_changes_at_run_time(world):
     world.kept_at(parent, 1120)
     refused = fails(lambda: world.pruner.SetPolicy(retention=100), grpc.StatusCode.INVALID_ARGUMENT)
     assert "Raise the retention" in refused.details(), refused.details()
-    policy = world.pruner.SetPolicy(retention=100, reorg_window=50).policy
+    shorter = {"retention": 100, "reorg_window": 50}
+    before = world.pruner.GetPolicy().policy
+    refused = fails(lambda: world.pruner.SetPolicy(**shorter), grpc.StatusCode.FAILED_PRECONDITION)
+    assert "retention goes from" in refused.details(), refused.details()
+    equal(world.pruner.GetPolicy().policy, before)
+    policy = world.pruner.SetPolicy(**shorter, confirm=True).policy
     equal((policy.retention, policy.reorg_window, policy.coinbase_maturity), (100, 50, MATURITY))
     equal(world.pruner.GetPolicy().policy, policy)
     world.gone_at(parent, 1121)

@@ -41,7 +41,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let axum::Json(value) = axum::Json::from_request(request, state).await?;
+        let (parts, body) = request.into_parts();
+        let whole = axum::body::Bytes::from_request(Request::from_parts(parts.clone(), body), state).await?;
+        // Fields would be filled in their order.
+        let is_list = whole.trim_ascii_start().starts_with(b"[");
+        let axum::Json(value) =
+            axum::Json::from_request(Request::from_parts(parts, whole.into()), state).await?;
+        if is_list {
+            return Err(Problem::not_allowed_value("the body has to be a JSON object, not a list"));
+        }
         Ok(Self(value))
     }
 }

@@ -132,6 +132,8 @@ async fn h5_one_number_of_the_policy_is_changed_and_shortening_is_confirmed() {
     let unsafe_one = patch(json!({ "retention": 1, "reorg_window": 2, "confirm": true })).await;
     assert!(unsafe_one.problem(422, "not-allowed-value").contains("less than the reorg window"));
     patch(json!({ "retenton": 1 })).await.problem(422, "not-allowed-value");
+    patch(json!([2000])).await.problem(422, "not-allowed-value");
+    patch(json!([null, null])).await.problem(422, "not-allowed-value");
     assert_eq!(world.get("/api/v1/policy").await.ok(), shorter);
 }
 
