@@ -120,6 +120,11 @@ pub enum StopReason {
     },
     /// Block assembly is registered and does not say that it is running.
     BlockAssemblyNotRunning,
+    /// Block assembly said that it is running, but too long ago.
+    BlockAssemblySilent {
+        /// Seconds since its last report.
+        seconds: u64,
+    },
     /// No block has been applied.
     NoBlocks,
     /// Pruning is disabled.
@@ -138,7 +143,9 @@ impl StopReason {
     /// A short fixed name, for metrics.
     pub fn label(&self) -> &'static str {
         match self {
-            StopReason::ChainNotRunning { .. } | StopReason::BlockAssemblyNotRunning => "not_running",
+            StopReason::ChainNotRunning { .. }
+            | StopReason::BlockAssemblyNotRunning
+            | StopReason::BlockAssemblySilent { .. } => "not_running",
             StopReason::NoBlocks => "no_blocks",
             StopReason::Disabled => "disabled",
             StopReason::Cancelled => "cancelled",
@@ -161,6 +168,9 @@ impl fmt::Display for StopReason {
                 write!(f, "the chain is {}", state.name().replace('_', " "))
             }
             StopReason::BlockAssemblyNotRunning => write!(f, "block assembly is not running"),
+            StopReason::BlockAssemblySilent { seconds } => {
+                write!(f, "block assembly has not reported for {seconds} s")
+            }
             StopReason::NoBlocks => write!(f, "no block has been applied yet"),
             StopReason::Disabled => write!(f, "pruning is disabled"),
             StopReason::Cancelled => write!(f, "it was cancelled"),

@@ -21,11 +21,13 @@ pub struct PrunerOptions {
     pub progress_log_every: Option<Duration>,
     /// Read the children of each record before it is deleted, and keep it if they do not bear out what it remembers.
     pub check_children: bool,
-    /// Delete due records. Without it parents are preserved and preservations expire, but every record stays. For tests.
+    /// Delete due records. Without it parents are preserved and preservations expire, but every record stays.
     pub delete_due: bool,
     /// Prune while old blocks are being caught up on. No branch is exchanged then, and a store that is not pruned for the
     /// whole of a first synchronisation outgrows its disk.
     pub while_catching_up: bool,
+    /// How long a report of block assembly counts, in whole seconds. Once the last one is older, block assembly counts as not running.
+    pub block_assembly_ttl: Duration,
     /// The coinbase maturity that the chain's rules want. `None` where any will do.
     pub required_maturity: Option<u32>,
     /// How often to look through everything that is due, whatever happened. Nothing for never.
@@ -69,6 +71,7 @@ impl Default for PrunerOptions {
             check_children: true,
             delete_due: true,
             while_catching_up: true,
+            block_assembly_ttl: Duration::from_secs(60),
             required_maturity: None,
             look_every: Some(Duration::from_secs(60)),
             records_per_job: 250_000,
@@ -123,6 +126,7 @@ impl PrunerOptions {
         let durations = [
             ("pruner.job_timeout", Some(self.job_timeout)),
             ("pruner.time_per_job", Some(self.time_per_job)),
+            ("pruner.block_assembly_ttl", Some(self.block_assembly_ttl)),
             ("pruner.look_every", self.look_every),
             ("pruner.progress_log", self.progress_log_every),
         ];
@@ -266,11 +270,12 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_name() {
         type Spoil = fn(&mut PrunerOptions);
-        let spoiled: [(Spoil, &str); 7] = [
+        let spoiled: [(Spoil, &str); 8] = [
             (|o| o.chunk_records = 0, "pruner.chunk_records"),
             (|o| o.parallel_chunks = 65, "pruner.parallel_chunks"),
             (|o| o.records_per_job = 0, "pruner.records_per_job"),
             (|o| o.job_timeout = Duration::ZERO, "pruner.job_timeout"),
+            (|o| o.block_assembly_ttl = Duration::ZERO, "pruner.block_assembly_ttl"),
             (|o| o.look_every = Some(Duration::ZERO), "pruner.look_every"),
             (|o| o.pacing.busy_share = 0.0, "pruner.busy_share"),
             (|o| o.pacing.busy_share = f64::NAN, "pruner.busy_share"),

@@ -323,9 +323,13 @@ impl Shared {
             ChainState::CatchingUp if self.options.while_catching_up => {}
             state => return Some(StopReason::ChainNotRunning { state }),
         }
-        let registered = self.holds.get(BLOCK_ASSEMBLY).is_some();
-        let running = self.assembly_running.load(Ordering::Acquire);
-        (registered && !running).then_some(StopReason::BlockAssemblyNotRunning)
+        self.holds.get(BLOCK_ASSEMBLY)?;
+        if !self.assembly_running.load(Ordering::Acquire) {
+            return Some(StopReason::BlockAssemblyNotRunning);
+        }
+        let silent = self.holds.silent_seconds(BLOCK_ASSEMBLY);
+        let silent = silent.filter(|seconds| *seconds > self.options.block_assembly_ttl.as_secs());
+        silent.map(|seconds| StopReason::BlockAssemblySilent { seconds })
     }
 
     pub(crate) fn submit(&self, trigger: Trigger, asked: Option<Height>, whole: bool) -> JobId {

@@ -211,7 +211,8 @@ impl Holds {
         self.held.read().get(name).cloned()
     }
 
-    fn silent_seconds(&self, name: &str) -> Option<u64> {
+    /// Seconds since the consumer of this name last reported, or since the pruner started. `None` if it is no consumer's name.
+    pub(crate) fn silent_seconds(&self, name: &str) -> Option<u64> {
         let consumer =
             [Consumer::Persister, Consumer::BlockAssembly].into_iter().find(|it| it.name() == name)?;
         let last = self.reported.lock().get(consumer.name()).copied().unwrap_or(self.started);

@@ -6,7 +6,7 @@ use sapwood_pruner::{JobState, PolicyOrigin, PrunerError, StopReason, Trigger};
 use sapwood_rules::{Policy, PolicyChange, PolicyField};
 use sapwood_types::Height;
 
-use crate::harness::World;
+use crate::harness::{NOW, World};
 
 #[tokio::test]
 async fn disabled_stays_disabled_after_a_restart_and_enabling_makes_up_for_it() {
@@ -138,6 +138,31 @@ async fn teranode_489_block_assembly_must_run_and_have_got_there() {
     let world = world.restart().await;
     world.settle().await;
     assert_eq!(world.prune().await.stopped_early, Some(StopReason::BlockAssemblyNotRunning));
+    world.sound().await;
+}
+
+/// Block assembly that is gone without a word must not count as running for ever.
+#[tokio::test]
+async fn a_report_of_block_assembly_counts_for_its_ttl() {
+    let world = World::new(small()).await;
+    world.block_at(1, &[]).await;
+    world.settle().await;
+    world.burns("due at 7", 2).await;
+    world.burns("due at 8", 2).await;
+    world.extend_to(7).await;
+    world.pruner.report_block_assembly(true, Some(Height(20))).await.unwrap();
+    world.clock.set(NOW + 60);
+    assert_eq!(world.prune_ok().await, 2, "the last second counts");
+    world.extend_to(8).await;
+    world.clock.set(NOW + 61);
+    let job = world.prune().await;
+    assert_eq!(job.stopped_early, Some(StopReason::BlockAssemblySilent { seconds: 61 }), "{job}");
+    let status = world.pruner.status().await.unwrap();
+    assert!(status.state.contains("block assembly has not reported for 61 s"), "{status}");
+    // The next report makes up for the job.
+    world.pruner.report_block_assembly(true, Some(Height(20))).await.unwrap();
+    world.quiet().await;
+    assert_eq!(world.records().await, 0);
     world.sound().await;
 }
 

@@ -62,6 +62,8 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "Read the children of each record before it goes, and keep it if they do not bear it out.",
     ),
     ("pruner.while_catching_up", "Prune while old blocks are being caught up on."),
+    ("pruner.delete_due", "Delete records that are due. Without it parents are preserved all the same."),
+    ("pruner.block_assembly_ttl", "Once its last report is older, block assembly counts as not running."),
     ("pruner.chunk_records", "Records judged and deleted in one write."),
     ("pruner.parallel_chunks", "Chunks under way at the same time while no block is being applied."),
     ("pruner.job_timeout", "How long a job may take."),

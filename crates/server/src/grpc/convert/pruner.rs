@@ -48,7 +48,9 @@ impl From<&pruner::StopReason> for proto::Stopped {
         use proto::StopReason as Wire;
         let reason = match why {
             pruner::StopReason::ChainNotRunning { .. } => Wire::ChainNotRunning,
-            pruner::StopReason::BlockAssemblyNotRunning => Wire::BlockAssemblyNotRunning,
+            pruner::StopReason::BlockAssemblyNotRunning | pruner::StopReason::BlockAssemblySilent { .. } => {
+                Wire::BlockAssemblyNotRunning
+            }
             pruner::StopReason::NoBlocks => Wire::NoBlocks,
             pruner::StopReason::Disabled => Wire::Disabled,
             pruner::StopReason::Cancelled => Wire::Cancelled,
