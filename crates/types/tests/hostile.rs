@@ -107,8 +107,11 @@ fn flags_and_states_without_a_meaning_are_refused() {
     }
     for flags in 2..=255u8 {
         assert_eq!(body(&format!("{flags:02x} 00*20")), unknown("body flags", flags.into()));
-        let input = format!("00 00000001 00000000 00 01 11*32 00 {flags:02x}");
-        assert_eq!(body(&input), unknown("input flags", flags.into()));
+        // 2 stands for an input whose value is known without its script.
+        if flags > 2 {
+            let input = format!("00 00000001 00000000 00 01 11*32 00 {flags:02x}");
+            assert_eq!(body(&input), unknown("input flags", flags.into()));
+        }
         let first = format!("01 00*8 b0*32 {flags:02x} 00*50");
         assert_eq!(undo(&first), unknown("previous block", flags.into()));
         let summary = format!("00 00 00 {flags:02x} 00*128 {BODY} 000100*128");

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{local::Local, remote::Remote};
-use crate::node::{Directory, Endpoints};
+use crate::node::{Directory, RunningNode};
 
 /// Where a node is if nothing is named.
 const DEFAULT_URL: &str = "http://127.0.0.1:8097";
@@ -105,11 +105,10 @@ impl Target {
                 directory.path().display()
             )
         };
-        let Some(endpoints) = Endpoints::read(directory).with_context(in_use)? else { bail!(in_use()) };
-        let Some(url) = endpoints.url() else { bail!(in_use()) };
-        let token = self.token.clone().or_else(|| Endpoints::token(directory));
-        let target = Target { token, ..self.clone() };
-        let remote = target.remote(&url, endpoints.certificate.as_deref())?;
+        let Some(node) = RunningNode::read(directory).with_context(in_use)? else { bail!(in_use()) };
+        let Some(url) = node.url else { bail!(in_use()) };
+        let target = Target { token: self.token.clone().or(node.token), ..self.clone() };
+        let remote = target.remote(&url, node.certificate.as_deref())?;
         remote.check().await.with_context(in_use)?;
         Ok(remote)
     }

@@ -1,57 +1,51 @@
-//! Where the node on a data directory can be asked.
+//! Where the node that runs on a data directory can be asked, read by commands that are given the directory.
 
 use std::{fs, io, path::PathBuf};
 
 use anyhow::Context;
-use serde::Deserialize;
 
-use super::Directory;
+use super::{
+    Directory,
+    private::{ENDPOINTS_FILE, Endpoints, TOKEN_FILE},
+};
 use crate::config::Config;
 
-const FILE: &str = "endpoints.json";
-const TOKEN_FILE: &str = "admin.token";
-
-/// Where the node on a data directory can be asked, as it wrote it down when it started.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Endpoints {
+/// The node that runs on a data directory, as its files describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningNode {
     /// The address of its HTTP interface. `None` if it serves none.
-    http: Option<String>,
-    /// The certificate it shows.
-    #[serde(skip)]
+    pub(crate) url: Option<String>,
+    /// The certificate it shows. `None` without TLS.
     pub(crate) certificate: Option<PathBuf>,
+    /// The admin token: the configured one, else the one the node made. `None` if neither can be read by this user.
+    pub(crate) token: Option<String>,
 }
 
-impl Endpoints {
-    /// What a directory says. `None` if no node wrote anything down.
+impl RunningNode {
+    /// Reads what a directory says. `None` if no node runs on it.
+    ///
+    /// # Errors
+    /// If the files cannot be read, or are damaged.
     pub(crate) fn read(directory: &Directory) -> anyhow::Result<Option<Self>> {
-        let path = directory.path().join(FILE);
+        let path = directory.path().join(ENDPOINTS_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let mut found: Self =
+        let endpoints: Endpoints =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
         let configuration = directory.read()?.and_then(|node| node.configuration);
-        let config = configuration.and_then(|file| Config::load(Some(&file)).ok());
-        found.certificate =
-            config.map(|config| config.servers.certificate).filter(|file| !file.as_os_str().is_empty());
-        Ok(Some(found))
-    }
-
-    /// The address to ask. `None` if HTTP is not served.
-    pub(crate) fn url(&self) -> Option<String> {
-        let http = self.http.as_ref()?;
-        if http.contains("://") {
-            return Some(http.trim_end_matches('/').to_owned());
-        }
-        let scheme = if self.certificate.is_some() { "https" } else { "http" };
-        Some(format!("{scheme}://{http}"))
-    }
-
-    /// The admin token that the node made for the commands of the same user. `None` if it cannot be read.
-    pub(crate) fn token(directory: &Directory) -> Option<String> {
-        let text = fs::read_to_string(directory.path().join(TOKEN_FILE)).ok()?;
-        Some(text.trim().to_owned()).filter(|token| !token.is_empty())
+        let servers =
+            configuration.and_then(|file| Config::load(Some(&file)).ok()).map(|config| config.servers);
+        let made = || fs::read_to_string(directory.path().join(TOKEN_FILE)).ok();
+        let token = servers.as_ref().map(|servers| servers.admin_token.clone());
+        let token = token.filter(|token| !token.is_empty()).or_else(made);
+        let certificate = servers.map(|servers| servers.certificate);
+        Ok(Some(Self {
+            url: endpoints.http,
+            certificate: certificate.filter(|file| !file.as_os_str().is_empty()),
+            token: token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()),
+        }))
     }
 }

@@ -11,7 +11,7 @@ mod signals;
 
 pub(crate) use bar::{counting_bar, follow_bar};
 pub(crate) use directory::{Directory, NodeFile, Offline};
-pub(crate) use endpoints::Endpoints;
+pub(crate) use endpoints::RunningNode;
 pub(crate) use files::anchor;
 pub(crate) use private::{TOKEN_FILE, warn_if_configuration_is_open};
 pub(crate) use reload::Reload;

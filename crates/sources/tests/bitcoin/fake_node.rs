@@ -157,9 +157,14 @@ impl FakeNode {
                     continue;
                 };
                 connection.set_nonblocking(false).unwrap();
-                open.lock().unwrap().push(connection.try_clone().unwrap());
+                let (known, end) = (connection.try_clone().unwrap(), connection.try_clone().unwrap());
+                open.lock().unwrap().push(known);
                 let state = state.clone();
-                thread::spawn(move || serve(connection, &state));
+                thread::spawn(move || {
+                    serve(connection, &state);
+                    // The copies keep the socket open: the client has to hear of the end.
+                    let _ = end.shutdown(Shutdown::Both);
+                });
             }
         });
         *self.running.lock().unwrap() = Some(Running { stop, listening, connections });
