@@ -340,7 +340,7 @@ impl Follower {
     /// source's tip. `None` if the source has no block. A block that turns out bad is rejected, and the next best chain tried.
     async fn join_branch(&self) -> Result<Option<(Option<BlockMark>, ChainPoint)>, ChainError> {
         loop {
-            let Some(tip) = self.ask(self.source.tip()).await? else { return Ok(None) };
+            let Some(tip) = self.look().await? else { return Ok(None) };
             let last = self.chain.last().await?;
             self.show(last, tip);
             let Some(last) = last else { return Ok(Some((None, tip))) };
@@ -389,9 +389,14 @@ impl Follower {
             self.chain.events().enter(state);
         }
         let mut reader = ReadAhead::new(Arc::clone(&self.source), before, from, to, self.options.read_ahead);
-        let mut shown = Instant::now();
+        let (mut shown, mut looked) = (Instant::now(), Instant::now());
         let result: Result<_, ChainError> = async {
             loop {
+                // What the source has grows while a long way is caught up on.
+                if looked.elapsed() >= self.options.wait {
+                    looked = Instant::now();
+                    self.look().await?;
+                }
                 let next = self.stop.or(reader.next_run(LONGEST_RUN)).await;
                 let Some(next) = next else { return Ok(ControlFlow::Break(())) };
                 let run = match next {

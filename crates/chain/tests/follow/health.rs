@@ -58,7 +58,25 @@ async fn c1_refused_block_with_descendants_is_shown_until_a_better_chain_comes()
     node.sound().await;
 }
 
-/// Somebody made a block that everybody refuses. Nothing is wrong here.
+/// The lag was counted against what the source had when catching up began.
+#[tokio::test(flavor = "multi_thread")]
+async fn c1_what_the_source_has_is_asked_again_while_catching_up() {
+    let node = Node::new(RollbackMode::Follower);
+    let source = Scripted::new(true);
+    let chain = longer(&[], "block", 40);
+    source.prefer(&chain[..20]);
+    source.grow_when_read(chain[10].hash, &chain);
+    let follower = node.follow_shared(source);
+    follower.catch_up().await.unwrap();
+    assert_eq!(applied(&node).await, Some(Height(39)));
+    let health = follower.progress().borrow().source.clone();
+    assert_eq!(
+        (health.best_height, health.tip.map(|tip| tip.hash)),
+        (Some(Height(39)), Some(chain[39].hash))
+    );
+}
+
+/// A block that every node refuses, and on which none builds, is no fault of this node.
 #[tokio::test(flavor = "multi_thread")]
 async fn c1_refused_block_on_which_nothing_is_built_stalls_nothing() {
     let trunk = regtest::longer(&[], "trunk", 6);

@@ -30,6 +30,8 @@ struct State {
     overwriting: Vec<BlockHash>,
     /// How often each block was read.
     reads: HashMap<BlockHash, u32>,
+    /// A branch that becomes the best one when this block is read.
+    growth: Option<(BlockHash, Vec<Arc<Block>>)>,
 }
 
 impl Scripted {
@@ -44,7 +46,12 @@ impl Scripted {
         state.branches.insert(0, branch.iter().map(|block| block.hash).collect());
     }
 
-    /// Forgets a block, as a source does that was set up anew.
+    /// Makes this branch the best one when a block is read.
+    pub(crate) fn grow_when_read(&self, hash: BlockHash, branch: &[Arc<Block>]) {
+        self.state.lock().unwrap().growth = Some((hash, branch.to_vec()));
+    }
+
+    /// Forgets a block, as a source does that was set up again.
     pub(crate) fn forget(&self, hash: &BlockHash) {
         self.state.lock().unwrap().known.remove(hash);
     }
@@ -123,6 +130,12 @@ impl BlockSource for Scripted {
 
     async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
         self.up()?;
+        let mut state = self.state.lock().unwrap();
+        let grown = state.growth.take_if(|(when, _)| when == hash);
+        drop(state);
+        if let Some((_, branch)) = grown {
+            self.prefer(&branch);
+        }
         let mut state = self.state.lock().unwrap();
         *state.reads.entry(*hash).or_default() += 1;
         match state.failures.pop() {
