@@ -135,7 +135,7 @@ run(async () => {
     expectRefusals(true);
     await context.setOffline(true);
     await page.waitForSelector("#lost:not([hidden])");
-    assert.ok(await page.locator("#told").isHidden());
+    await page.locator("#told").waitFor({ state: "hidden" });
     assert.match(await page.title(), /^⚠ no connection/);
     await context.setOffline(false);
     await asItIs();

@@ -101,7 +101,7 @@ run(async () => {
     await lookUp("nonsense");
     await page.waitForFunction(() => /is not an address/.test(document.querySelector("#found").textContent));
     await page.locator("#found button", { hasText: "Close" }).click();
-    assert.ok(await page.locator("#found").isHidden());
+    await page.locator("#found").waitFor({ state: "hidden" });
     expectRefusals(false);
   });
 
@@ -176,7 +176,7 @@ run(async () => {
     });
     expectRefusals(false);
     await page.click("#unlock");
-    assert.ok(await page.locator("#controls").isHidden());
+    await page.locator("#controls").waitFor({ state: "hidden" });
   });
 
   if (shots) {
