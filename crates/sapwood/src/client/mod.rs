@@ -29,7 +29,7 @@ pub(crate) struct Target {
     /// The data directory. If a node runs on it, that node is asked; else the directory is opened.
     #[arg(long, value_name = "DIR", env = "SAPWOOD_DATA")]
     data: Option<PathBuf>,
-    /// The address of a running node, such as http://127.0.0.1:8097 or https://node.example.org. It wins over --data.
+    /// The address of a running node, such as http://127.0.0.1:8097 or one that begins with https. It wins over --data.
     #[arg(long, value_name = "URL", env = "SAPWOOD_URL")]
     url: Option<String>,
     /// The certificate, in PEM, of the authority that a node's https certificate comes from, or that certificate itself.
