@@ -96,11 +96,13 @@ impl Cli {
         let Cli { command, log_format } = self;
         if let Command::Run(command) = &command {
             let config = command.load()?;
-            log(log_format, &config.log.level);
+            log(log_format, filter(&config.log.level));
             run::run(&config, command.file())?;
             return Ok(0);
         }
-        log(log_format, "warn");
+        // Commands that look at a directory ask a router of their own: what they ask for is no change by others.
+        let serves = matches!(command, Command::Demo(_));
+        log(log_format, if serves { filter("warn") } else { EnvFilter::new("warn") });
         match command {
             Command::Run(_) => {}
             Command::Demo(demo) => demo.run()?,
@@ -158,8 +160,8 @@ fn filter(level: &str) -> EnvFilter {
 }
 
 /// Logs to standard error: what is printed is the answer.
-fn log(format: LogFormat, level: &str) {
-    let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| filter(level));
+fn log(format: LogFormat, usual: EnvFilter) {
+    let wanted = EnvFilter::try_from_default_env().unwrap_or(usual);
     // A log whose reader has gone is no reason to end.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = fmt()

@@ -209,6 +209,8 @@ fn l18_small_things_are_said_plainly() {
     let data = data.to_str().unwrap();
     let blocks = blocks.to_str().unwrap();
     printed(&["import", "bitcoin", "--data", data, "--address-index", "--stop-at", "200", blocks]);
+    let counted = run(&["get", "utxo-set", "--data", data]);
+    assert!(counted.stderr.is_empty(), "{}", String::from_utf8_lossy(&counted.stderr));
     let above = refused(&["rollback", "--data", data, "--to", "5000"]);
     assert!(above.contains("the last applied block is 200"), "{above}");
     let rolled = printed(&["rollback", "--data", data, "--to", "199"]);
