@@ -136,7 +136,7 @@ struct Rounds {
     logged: Option<Instant>,
 }
 
-/// Rejected blocks that are remembered: a source may have bad ones for ever.
+/// Rejected blocks that are remembered: a source may have any number of bad ones.
 const REJECTED_KEPT: usize = 1000;
 
 impl Follower {

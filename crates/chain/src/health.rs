@@ -156,7 +156,7 @@ impl SourceHealth {
         (self.tip, self.best_height, self.gap) = (view.tip, view.best_height, view.gap);
         self.last_contact = Some(Instant::now());
         self.unreachable = None;
-        // What the source stands by is cleared by whoever found it out.
+        // A block the source stands by is cleared by the round that applies past it.
         if self.refused.as_ref().is_none_or(|refused| !refused.insisted) {
             self.refused = view.rejected.map(|branch| RefusedBlock {
                 height: branch.block.height,

@@ -6,7 +6,7 @@ import { number, when } from "/format.js";
 const SHOWN = 6;
 let newest = null;
 
-/** Asks for the latest blocks if there are new ones, but not while somebody is about to click on one. */
+/** Asks for the latest blocks if there are new ones, but not while the operator is about to click on one. */
 export async function loadBlocks(applied) {
   if (!applied || applied.hash === newest || isInUse("blocks")) return;
   const { items } = await api(`blocks?order=desc&limit=${SHOWN}`);

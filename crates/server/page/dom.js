@@ -40,7 +40,7 @@ export function part(id, content, draw) {
   byId(id).replaceChildren(...[draw(content)].flat());
 }
 
-/** Whether somebody points at a part or has its focus: what is about to be clicked must not move away. */
+/** Whether the pointer or the focus is on a part: what is about to be clicked must not move away. */
 export function isInUse(id) {
   const place = byId(id);
   return place.matches(":hover") || place.matches(":focus-within");

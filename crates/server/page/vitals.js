@@ -6,7 +6,7 @@ import { bytes, clock, count, duration, number, orDash, words } from "/format.js
 const STATES = { running: "good", catching_up: "warn", resetting: "warn", reorganising: "warn", stalled: "bad", stopped: "bad" };
 const ICONS = { critical: "/icon-critical.svg", warning: "/icon-warning.svg" };
 
-/** The tab's title and icon: whoever looks at another tab sees that something is wrong. `trouble` is a level, or nothing. */
+/** The tab's title and icon: a problem shows in another tab too. `trouble` is a level, or absent. */
 export function showTab(prefix, trouble) {
   const name = byId("node").dataset.name;
   const title = [prefix, name, "Sapwood"].filter(Boolean).join(" · ");

@@ -65,7 +65,7 @@ async fn m14_a_store_of_another_network_is_refused_and_changes_nothing() {
     assert_eq!(store.identity(), Some(MAINNET));
     assert_eq!(store.state_digest().await, digest);
     drop(store);
-    // Whoever does not name one is told which it is.
+    // A caller that names none is told which it is.
     assert_eq!(open(directory.path(), None).unwrap().identity(), Some(MAINNET));
 }
 

@@ -614,7 +614,7 @@ mod tests {
         fail(&mut set, |set| set.insert_new(&tx(other, 300), TxHead::default()).unwrap());
         assert!(!set.contains(other).unwrap());
         assert!(set.into_changes(None).unwrap().is_empty());
-        // Removed and made again with fewer pages, and all of it taken back.
+        // Removed and made again with fewer pages, and all of it reverted.
         let mut set = WorkingSet::new(&source);
         let expected = set.pages(TXID).unwrap();
         fail(&mut set, |set| {

@@ -51,7 +51,7 @@ pub async fn a_rollback_reaches_every_page(factory: &dyn StoreFactory) {
                 }
             }
         }
-        // Another one takes them in the same block height: whoever waits for them loses.
+        // Another one takes them at the same height: those that wait for them lose.
         let rival = spends_edges("rival", &parent);
         s.extend(&[&rival]).await;
         assert_edges(&s, &parent, |vin| spent(&rival, vin as u32, Some(2)), "by another").await;

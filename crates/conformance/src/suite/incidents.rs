@@ -528,7 +528,7 @@ pub async fn teranode_1769_failure_at_each_input(factory: &dyn StoreFactory) {
             s.try_apply(&block).await.expect_err(&when);
             s.assert_unchanged(before, &when).await;
             assert!(!s.has(&tx).await, "{when}");
-            // Each of the others can still be spent by somebody else.
+            // Each of the others can still be spent by another transaction.
             for number in (0..INPUTS).filter(|number| *number != failing) {
                 assert_eq!(s.slot(&parents[number], vout(number)).await, Slot::Unspent, "{when}: {number}");
             }

@@ -141,7 +141,7 @@ async fn teranode_489_block_assembly_must_run_and_have_got_there() {
     world.sound().await;
 }
 
-/// Block assembly that is gone without a word must not count as running for ever.
+/// Block assembly that stops without a report must not count as running.
 #[tokio::test]
 async fn a_report_of_block_assembly_counts_for_its_ttl() {
     let world = World::new(small()).await;

@@ -34,7 +34,7 @@ async fn is_there(world: &World, tx: &Tx) -> bool {
 #[tokio::test]
 async fn axelar_2422_an_unreadable_record_stops_nothing_else() {
     for damage in DAMAGES {
-        // The first, one in the midst, the last.
+        // The first, one between, the last.
         for bad in [0, 5, 11] {
             let (world, txs) = twelve(in_chunks_of_two(), None).await;
             let world = world.damage(|raw| damage(raw, &txs[bad])).await;

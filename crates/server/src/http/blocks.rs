@@ -31,7 +31,7 @@ pub(crate) struct BlockHeights(Mutex<HashMap<BlockHash, Height>>);
 impl BlockHeights {
     /// The undo record of the block of a hash. `None` if it is not one that can be rolled back.
     async fn find(&self, store: &dyn Store, hash: BlockHash) -> Result<Option<Undo>, Problem> {
-        // One walk at a time: whoever waits finds what it found.
+        // One walk at a time: requests that wait use its result.
         let mut known = self.0.lock().await;
         let of = |undo: Option<Undo>| undo.filter(|undo| undo.block.hash == hash);
         if let Some(height) = known.get(&hash) {

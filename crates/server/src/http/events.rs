@@ -1,6 +1,6 @@
 //! What happens, as it happens: server-sent events.
 //!
-//! Every event has an id. A client that comes back with the last one it saw (`last-event-id`) goes on after it. Nobody waits for a
+//! Every event has an id. A client that comes back with the last one it saw (`last-event-id`) goes on after it. No part waits for a
 //! slow client: the oldest events are dropped, and it is told how many it missed and where things stand now.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! Places for connections that find no other: one request each, about health or with the admin token. So whoever takes all ordinary
+//! Places for connections that find no other: one request each, about health or with the admin token. So a peer that takes all ordinary
 //! places shuts out neither a probe nor an operator.
 //!
 //! A place is held only until its request is answered. If all are taken, the oldest connection that has not shown that it belongs here makes

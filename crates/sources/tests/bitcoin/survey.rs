@@ -54,7 +54,7 @@ async fn c1_gap_in_the_files_is_named_until_the_missing_block_comes() {
     assert_eq!((view.gap, view.tip.unwrap().height, view.best_height), (None, Height(26), Some(Height(26))));
 }
 
-/// A branch that lost long ago and whose beginning is no longer in the files stops nobody.
+/// A branch that lost long ago and whose beginning is no longer in the files does not stall the follower.
 #[tokio::test]
 async fn c1_blocks_without_a_parent_that_are_older_than_the_tip_are_no_gap() {
     let chain = longer(&[], "block", 20);

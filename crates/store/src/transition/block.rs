@@ -215,7 +215,7 @@ impl Applier<'_, '_, '_> {
         }
     }
 
-    /// Makes the record of a transaction. What its inputs are worth is known now and may be gone when somebody asks, so it is kept.
+    /// Makes the record of a transaction. What its inputs are worth is known now and may be gone at a later query, so it is kept.
     fn create(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
         let height = self.block.height;
         let spending_height =
