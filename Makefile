@@ -43,13 +43,16 @@ test: setup ## Run all tests: doctests, then the rest
 	cargo nextest run --release --workspace
 
 # The fuzz crate is a workspace of its own, so the first line does not reach it.
-lint: setup ## Check format, clippy, documentation and house rules; warnings are errors
+lint: ## Check format, clippy, documentation, dependencies and house rules; warnings are errors
+	@scripts/setup.sh --lint
 	cargo fmt --all --check
 	$(if $(wildcard fuzz/Cargo.toml),cargo fmt --manifest-path fuzz/Cargo.toml --check)
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace
 	scripts/check-text.sh
-	scripts/check-dependencies.py
+	cargo machete --skip-target-dir
+	cargo deny --locked check bans licenses sources
+	cargo deny --locked --manifest-path fuzz/Cargo.toml check bans licenses sources
 
 bench: setup ## Measure block apply and pruning against the targets of the design
 	cargo run --release -p sapwood -- bench apply
@@ -76,11 +79,11 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS (60) each; FUZZ_TARGETS picks some
 	        -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 -print_final_stats=1; \
 	done
 
-crash: setup ## Kill the embedded store CRASHES (5000) times and check what is left
-	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-store-embedded) & test(crash_)' --no-capture
+crash: setup ## Kill a ledger on RocksDB CRASHES (5000) times and check what is left
+	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-engine-rocksdb) & test(crash_)' --no-capture
 
 prop: setup ## Run SEQUENCES (100000) random sequences against the model
-	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-store-embedded) & test(state_machine)'
+	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --profile long --release --workspace -E '(package(sapwood-engine-rocksdb) | package(sapwood-ledger)) & test(state_machine)'
 
 sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work
 	SAPWOOD_SCHEDULES=$(SCHEDULES) SAPWOOD_BLOCKS=$(BLOCKS) cargo nextest run --profile long --release --workspace -E 'package(sapwood-pruner) & test(sim)' --no-capture

@@ -4,17 +4,20 @@
 #
 #   scripts/setup.sh           what `make build` and `make test` need
 #   scripts/setup.sh --fuzz    and what `make fuzz` needs
+#   scripts/setup.sh --lint    and what `make lint` needs
 #
 # Written for bash 3.2, the one that macOS has.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-with_fuzz=no
-case "${1:-}" in
-    "") ;;
-    --fuzz) with_fuzz=yes ;;
-    *) echo "usage: scripts/setup.sh [--fuzz]" >&2; exit 2 ;;
-esac
+with_fuzz=no with_lint=no
+for option in "$@"; do
+    case "$option" in
+        --fuzz) with_fuzz=yes ;;
+        --lint) with_lint=yes ;;
+        *) echo "usage: scripts/setup.sh [--fuzz] [--lint]" >&2; exit 2 ;;
+    esac
+done
 
 say() { echo "setup: $*"; }
 die() { echo "setup: $*" >&2; exit 1; }
@@ -138,7 +141,7 @@ check_rust() {
         die "Rust $got is too old, Sapwood needs $want or newer. With rustup: rustup update stable"
 }
 
-# cargo_tool NAME: a cargo subcommand from crates.io, built here if it is not there yet.
+# cargo_tool NAME [@VERSION]: a cargo subcommand from crates.io, built here if it is not there yet.
 cargo_tool() {
     ! cargo "$1" --version >/dev/null 2>&1 || return 0
     say "building cargo-$1, once; this takes some minutes"
@@ -146,10 +149,16 @@ cargo_tool() {
     [ -t 1 ] || quiet=--quiet
     # Without the project's target directory cargo builds in a temporary one and removes it.
     # shellcheck disable=SC2086  # nothing, when empty
-    env -u CARGO_TARGET_DIR cargo install --locked $quiet "cargo-$1" || die "could not install cargo-$1"
+    env -u CARGO_TARGET_DIR cargo install --locked $quiet "cargo-$1${2:-}" || die "could not install cargo-$1"
 }
 
 install_tools
 check_rust
 cargo_tool nextest
 [ "$with_fuzz" = no ] || cargo_tool fuzz
+if [ "$with_lint" = yes ]; then
+    # These look at a few hundred manifests: time spent to make them fast is lost.
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+    cargo_tool deny @0.20.2
+    cargo_tool machete @0.9.2
+fi

@@ -1,15 +1,12 @@
-//! The figures of the UTXO set, as the embedded store keeps them.
+//! The row of the UTXO set.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-
-// The file and not its crate, which would bring RocksDB along.
-#[path = "../../crates/store-embedded/src/utxo_entry.rs"]
-mod utxo_entry;
+use sapwood_ledger::formats::utxo_set;
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(set) = utxo_entry::decode(Bytes::copy_from_slice(data)) {
-        assert_eq!(utxo_entry::encode(&set).as_deref(), Some(data));
+    if let Ok(written) = utxo_set(Bytes::copy_from_slice(data)) {
+        assert_eq!(written, data);
     }
 });

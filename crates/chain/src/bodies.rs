@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sapwood_store::{ApplyOptions, BatchResult, CreateError, CreateRequest, transition};
+use sapwood_ledger::{ApplyOptions, BatchResult, CreateError, CreateRequest, transition};
 use sapwood_types::{Block, BlockMark, External, Height, Tx, TxId, TxRecord};
 
 use crate::{ChainError, chain::Worker};

@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Instant};
 
-use sapwood_sources::ChainPoint;
-use sapwood_store::{
+use sapwood_ledger::{
     Applied, ApplyOptions, BatchResult, CreateError, CreateRequest, RollbackMode, RolledBack, Store,
     StoreError,
 };
+use sapwood_sources::ChainPoint;
 use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::Mutex;
 
 use crate::{
-    BodyClaim, BodyKeeper, ChainError, Event, Events, Plan, Timing, TimingSummary,
+    BodyKeeper, ChainError, Event, Events, Timing, TimingSummary,
     events::{BlockApplied, BlocksRolledBack},
     queue::{Queue, Queued},
 };
@@ -166,7 +166,7 @@ impl Chain {
         }
     }
 
-    /// Stores transactions at a height, the bodies of large ones first: see [`StoreWrite::create`](sapwood_store::StoreWrite::create).
+    /// Stores transactions at a height, the bodies of large ones first: see [`StoreWrite::create`](sapwood_ledger::StoreWrite::create).
     /// If one of the bodies cannot be kept, nothing is written.
     pub async fn create(
         &self,
@@ -275,9 +275,9 @@ impl Worker {
         let mut before: Option<Arc<Block>> = None;
         let mut failure = None;
         for (block, options) in run {
-            match self.get_ready(&block, options, before.as_deref()).await {
-                Ok((plan, claim, options)) => {
-                    transactions.push(plan.transactions);
+            match self.keep_bodies(&block, options, before.as_deref()).await {
+                Ok((claim, options)) => {
+                    transactions.push(block.txs.len());
                     claims.extend(claim);
                     before = Some(Arc::clone(&block));
                     ready.push((block, options));
@@ -305,18 +305,6 @@ impl Worker {
             self.events.tell(Event::MinedSet(applied.block));
         }
         Run { applied: done.applied, failure: done.refused.map(ChainError::from).or(failure) }
-    }
-
-    /// What can be done for a block before the one before it is applied.
-    async fn get_ready(
-        &self,
-        block: &Block,
-        options: ApplyOptions,
-        before: Option<&Block>,
-    ) -> Result<(Plan, Option<BodyClaim>, ApplyOptions), ChainError> {
-        let plan = Plan::of(block)?;
-        let (claim, options) = self.keep_bodies(block, options, before).await?;
-        Ok((plan, claim, options))
     }
 
     async fn roll_back(&self, to: Option<ChainPoint>) -> Result<RolledBack, ChainError> {

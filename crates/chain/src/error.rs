@@ -1,17 +1,12 @@
 //! What can go wrong while a chain is followed.
 
+use sapwood_ledger::{ApplyError, RollbackError, StoreError};
 use sapwood_sources::{ChainPoint, SourceError};
-use sapwood_store::{ApplyError, RollbackError, StoreError};
 use sapwood_types::{BlockHash, Height, TxId};
-
-use crate::PlanError;
 
 /// The chain could not be followed further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// A block is wrong in itself.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
     /// A block could not be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -56,6 +51,12 @@ pub enum ChainError {
         /// The block.
         hash: BlockHash,
     },
+    /// The source's chain has no UTXOs.
+    #[error("{point} has no UTXOs: its chain can be archived, but not applied")]
+    NoUtxos {
+        /// The block.
+        point: ChainPoint,
+    },
     /// The source stands by a block that cannot be applied.
     #[error(
         "{source_name} stands by block {height} ({hash}), but it cannot be applied: {cause}. Nothing of it was written. Either \
@@ -70,6 +71,8 @@ pub enum ChainError {
         hash: BlockHash,
         /// What is wrong.
         cause: Box<ChainError>,
+        /// Whether it is the block after the last applied one: to try it again takes no rollback.
+        on_top: bool,
     },
     /// The body of a large transaction could not be put where bodies are kept.
     #[error("the body of transaction {txid} could not be kept, so nothing was written: {cause}")]
@@ -88,7 +91,6 @@ impl ChainError {
     /// The block this is about, if the block itself is what is wrong. `None` for any other failure.
     pub fn bad_block(&self) -> Option<BlockHash> {
         match self {
-            ChainError::Plan(error) => Some(error.hash),
             ChainError::Apply(ApplyError::Tx { hash, .. }) => Some(*hash),
             ChainError::Source(SourceError::BadBlock { hash, .. }) => *hash,
             ChainError::Earlier { cause, .. } => cause.bad_block(),

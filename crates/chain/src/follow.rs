@@ -9,17 +9,19 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sapwood_sources::{BlockSource, ChainPoint, ReadAhead, SourceError};
-use sapwood_store::ApplyOptions;
+use sapwood_ledger::ApplyOptions;
+use sapwood_sources::{BlockSource, ChainPoint, ReadAhead, SourceBlock, SourceError};
 use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{BelowFloor, Chain, ChainError, ChainState, LONGEST_RUN, Progress, SourceHealth};
 
-/// The longest pause before a source that failed is asked again.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The longest pause before a block that the source stands by is tried again. Trying costs as much as applying it would.
+/// The longest pause before a source that failed is asked again. That it answers again is to show within five seconds, measuring and
+/// asking included.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause before a block that the source stands by is tried again if that takes a rollback: everyone would see the chain go
+/// back and forth.
 pub const LONGEST_REFUSAL: Duration = Duration::from_secs(600);
 /// How often a failure that lasts is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
@@ -35,7 +37,8 @@ pub struct FollowOptions {
     pub wait: Duration,
     /// The first pause after a failure that may pass. It doubles up to [`LONGEST_PAUSE`].
     pub retry: Duration,
-    /// The first pause before a block that the source stands by is tried again. It doubles up to [`LONGEST_REFUSAL`].
+    /// The pause before a block that the source stands by is tried again. If that takes a rollback, it doubles up to
+    /// [`LONGEST_REFUSAL`].
     pub retry_refused: Duration,
     /// With more blocks to go than this the state is "catching up".
     pub behind: u32,
@@ -50,7 +53,7 @@ impl Default for FollowOptions {
             stop_at: None,
             wait: Duration::from_secs(1),
             retry: Duration::from_millis(250),
-            retry_refused: Duration::from_secs(5),
+            retry_refused: LONGEST_PAUSE,
             behind: 2,
             log_every: Duration::from_secs(10),
         }
@@ -122,7 +125,13 @@ struct Held {
     /// The source's tip, if another one is worth a try.
     tip: Option<BlockHash>,
     /// When it is tried again in any case.
-    until: Instant,
+    until: tokio::time::Instant,
+}
+
+impl Held {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(tokio::time::Instant::now())
+    }
 }
 
 /// What a follower remembers between two rounds.
@@ -130,10 +139,11 @@ struct Rounds {
     reconciled: bool,
     /// The pause after the next failure.
     pause: Duration,
-    /// The pause after the next refusal of a block the source stands by.
+    /// The pause after the next refusal of a block that the source stands by and that takes a rollback to try.
     refusal: Duration,
     held: Option<Held>,
-    logged: Option<Instant>,
+    /// The failure that was logged last, without its numbers, and when. `None` while all is well.
+    logged: Option<(Instant, String)>,
 }
 
 /// Rejected blocks that are remembered: a source may have any number of bad ones.
@@ -217,9 +227,10 @@ impl Follower {
     /// Asks the source what it has, applies it, and waits for more.
     async fn round(&self, rounds: &mut Rounds) -> Result<(), ChainError> {
         let tip = self.look().await?;
-        if self.is_held(rounds, tip).await? {
+        if let Some(held) = self.held(rounds, tip).await? {
+            self.health(SourceHealth::works);
             // The source is still asked every now and then, so that it is known how far it is.
-            self.stop.or(tokio::time::sleep(self.options.wait)).await;
+            self.stop.or(tokio::time::sleep(self.options.wait.min(held.left()))).await;
             return Ok(());
         }
         if !rounds.reconciled {
@@ -228,6 +239,7 @@ impl Follower {
         }
         self.catch_up().await?;
         self.health(|health| {
+            health.works();
             health.bodies = None;
             health.below_floor = None;
             if health.refused.as_ref().is_some_and(|refused| refused.insisted) {
@@ -237,12 +249,8 @@ impl Follower {
         // A block may have been rejected meanwhile.
         let tip = self.look().await?;
         self.chain.events().enter(self.resting_state());
-        if let Some(since) = rounds.logged.take() {
-            info!(
-                source = self.source.name(),
-                "following again, {} s after the last failure",
-                since.elapsed().as_secs()
-            );
+        if rounds.logged.take().is_some() {
+            info!(source = self.source.name(), "following again");
         }
         let known = tip.map(|tip| tip.hash);
         self.ask(self.source.wait_for_change(known.as_ref(), self.options.wait)).await.map(drop)
@@ -255,10 +263,19 @@ impl Follower {
         let reason = |hash: &BlockHash| {
             rejected.iter().find(|rejected| rejected.hash == *hash).map(|rejected| rejected.cause.to_string())
         };
+        let mut gap_before = None;
         self.progress.send_modify(|progress| {
+            gap_before = progress.source.gap;
             progress.source.saw(view, reason);
             progress.tip = view.tip;
         });
+        match (view.gap, gap_before) {
+            (Some(gap), before) if before.is_none_or(|before| before.missing != gap.missing) => {
+                warn!(missing = %gap.missing, child = %gap.child, waiting = gap.waiting, "the source has a gap");
+            }
+            (None, Some(_)) => info!("the source has no gap any more"),
+            _ => {}
+        }
         Ok(view.tip)
     }
 
@@ -267,20 +284,20 @@ impl Follower {
         Ok(self.stop.or(answer).await.unwrap_or(Err(SourceError::Interrupted))?)
     }
 
-    /// Whether the source's chain is not to be tried again yet.
-    async fn is_held(&self, rounds: &mut Rounds, tip: Option<ChainPoint>) -> Result<bool, ChainError> {
-        let Some(held) = rounds.held else { return Ok(false) };
+    /// Why the source's chain is not to be tried again yet. `None` if it is.
+    async fn held(&self, rounds: &mut Rounds, tip: Option<ChainPoint>) -> Result<Option<Held>, ChainError> {
+        let Some(held) = rounds.held else { return Ok(None) };
         let left = match held.block {
             Some(block) => self.ask(self.source.hash_at(block.height)).await? != Some(block.hash),
             None => held.tip != tip.map(|tip| tip.hash),
         };
-        if left || Instant::now() >= held.until {
+        if left || held.left().is_zero() {
             rounds.held = None;
             if left {
                 rounds.refusal = self.options.retry_refused;
             }
         }
-        Ok(rounds.held.is_some())
+        Ok(rounds.held)
     }
 
     /// Notes a failure where it can be seen, and says how long to pause. An error if trying again is no use.
@@ -301,15 +318,17 @@ impl Follower {
             ChainError::ForkBelowFloor { tip, floor, .. } => {
                 let below = BelowFloor { tip: *tip, floor: *floor };
                 self.health(|health| health.below_floor = Some(below));
-                let until = Instant::now() + LONGEST_PAUSE;
+                let until = tokio::time::Instant::now() + LONGEST_PAUSE;
                 rounds.held = Some(Held { block: None, tip: Some(tip.hash), until });
             }
-            ChainError::BadBlock { height, hash, cause, .. } => {
+            ChainError::BadBlock { height, hash, cause, on_top, .. } => {
                 let held = ChainPoint::new(*height, *hash);
                 self.health(|health| health.insists(held, cause.to_string()));
-                let until = Instant::now() + rounds.refusal;
+                // To try the block after the last applied one costs a look at it, and changes nothing.
+                let pause = if *on_top { self.options.retry_refused } else { rounds.refusal };
+                rounds.refusal = (pause * 2).min(LONGEST_REFUSAL);
+                let until = tokio::time::Instant::now() + pause;
                 rounds.held = Some(Held { block: Some(held), tip: None, until });
-                rounds.refusal = (rounds.refusal * 2).min(LONGEST_REFUSAL);
             }
             _ => return Err(error),
         }
@@ -319,10 +338,15 @@ impl Follower {
         Ok(if rounds.held.is_some() { Duration::ZERO } else { pause })
     }
 
+    /// Logs a failure that is another one than before, or has lasted.
     fn log_failure(&self, error: &ChainError, rounds: &mut Rounds) {
-        if rounds.logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
-            warn!(%error, "the chain cannot be followed; trying again");
-            rounds.logged = Some(Instant::now());
+        let text = error.to_string();
+        // How much room there is changes all the time.
+        let kind: String = text.chars().filter(|char| !char.is_ascii_digit()).collect();
+        let known = |(at, before): &(Instant, String)| *before == kind && at.elapsed() < LOG_EVERY;
+        if !rounds.logged.as_ref().is_some_and(known) {
+            warn!(error = text, "the chain cannot be followed; trying again");
+            rounds.logged = Some((Instant::now(), kind));
         }
     }
 
@@ -365,14 +389,25 @@ impl Follower {
             if from > goal {
                 break;
             }
+            // What is built on a block that was refused is read once that block is applied.
+            let goal = if self.stands_by(from) { from } else { goal };
             match self.extend(last.map(|last| last.hash), from, goal).await {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(error) => self.reject(error).await?,
             }
         }
+        if self.chain.events().state() == ChainState::CatchingUp {
+            info!("caught up: {}", *self.progress.borrow());
+        }
         self.chain.events().enter(self.resting_state());
         Ok(())
+    }
+
+    /// Whether the source stands by a block at this height that could not be applied.
+    fn stands_by(&self, height: Height) -> bool {
+        let progress = self.progress.borrow();
+        progress.source.refused.as_ref().is_some_and(|refused| refused.insisted && refused.height == height)
     }
 
     /// Applies the blocks of the best chain from one height to another.
@@ -405,13 +440,16 @@ impl Follower {
                     Err(SourceError::ChainChanged { .. }) => return Ok(ControlFlow::Continue(())),
                     Err(error) => return Err(error.into()),
                 };
-                let Some(height) = run.last().map(|block| block.height) else {
+                let Some(height) = run.last().map(|block| block.point.height) else {
                     return Ok(ControlFlow::Continue(()));
                 };
-                let run = run.into_iter().map(|block| self.with_options(block)).collect();
+                let run = run.into_iter().map(to_apply).collect::<Result<_, _>>()?;
                 self.chain.apply_run(run).await?;
                 self.chain.events().enter(state);
-                self.progress.send_modify(|progress| progress.handed_over(height));
+                self.progress.send_modify(|progress| {
+                    progress.handed_over(height);
+                    progress.source.works();
+                });
                 if shown.elapsed() >= self.options.log_every {
                     shown = Instant::now();
                     info!("{}", *self.progress.borrow());
@@ -426,25 +464,16 @@ impl Follower {
         Ok(flow)
     }
 
-    /// A block, and how the source wants it applied.
-    pub(crate) fn with_options(&self, block: Arc<Block>) -> (Arc<Block>, ApplyOptions) {
-        let options = ApplyOptions {
-            allow_overwrite: self.source.allows_overwrite(block.height, &block.hash),
-            subsidy: self.source.subsidy(block.height),
-            block_id: None,
-            bodies_above: None,
-        };
-        (block, options)
-    }
-
     /// A block turned out bad: tells the source, which then has another best chain. An error if that does not help.
     pub(crate) async fn reject(&self, error: ChainError) -> Result<(), ChainError> {
         let Some(hash) = error.bad_block() else { return Err(error) };
         let header = self.ask(self.source.header(&hash)).await?;
-        let height = header.map_or(Height::GENESIS, |header| header.height);
+        let height = header.as_ref().map_or(Height::GENESIS, |header| header.height);
         if !self.source.reject(&hash).await? {
             let (source_name, cause) = (self.source.name(), Box::new(error));
-            return Err(ChainError::BadBlock { source_name, height, hash, cause });
+            let last = self.chain.last().await?.map(|last| last.hash);
+            let on_top = last.is_none() || header.map(|header| header.parent) == last;
+            return Err(ChainError::BadBlock { source_name, height, hash, cause, on_top });
         }
         warn!(%error, "block {height} ({hash}) is not part of the chain");
         let mut rejected = self.rejected.lock();
@@ -458,4 +487,10 @@ impl Follower {
     fn show(&self, last: Option<BlockMark>, tip: ChainPoint) {
         self.progress.send_modify(|progress| progress.tip_is(last.map(|last| last.height), tip));
     }
+}
+
+/// What of a block goes to the ledger, and how it is applied.
+pub(crate) fn to_apply(block: SourceBlock) -> Result<(Arc<Block>, ApplyOptions), ChainError> {
+    let utxo = block.utxo.ok_or(ChainError::NoUtxos { point: block.point })?;
+    Ok((utxo, ApplyOptions { rules: block.rules, ..ApplyOptions::default() }))
 }

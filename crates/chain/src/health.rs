@@ -58,7 +58,7 @@ pub struct SourceHealth {
     /// The greatest height the source knows of: headers without blocks, refused blocks with what is built on them and blocks behind
     /// a gap included. `None` until the source was asked, or if it has no block.
     pub best_height: Option<Height>,
-    /// The source cannot be read. `None` if it answered when it was asked last.
+    /// The source cannot be read. `None` if it could when it was tried last.
     pub unreachable: Option<Failing>,
     /// The place where bodies of large transactions are kept cannot be written. `None` if it can.
     pub bodies: Option<Failing>,
@@ -85,6 +85,8 @@ pub enum SourceState {
     Refused,
     /// Blocks of the source are missing.
     Gap,
+    /// No block came for longer than the operator allows. [`SourceHealth::state`] does not know how long that is.
+    Silent,
     /// It has not been asked yet.
     Opening,
     /// All is well.
@@ -93,11 +95,12 @@ pub enum SourceState {
 
 impl SourceState {
     /// Every state there is.
-    pub const ALL: [SourceState; 6] = [
+    pub const ALL: [SourceState; 7] = [
         SourceState::Unreachable,
         SourceState::BelowFloor,
         SourceState::Refused,
         SourceState::Gap,
+        SourceState::Silent,
         SourceState::Opening,
         SourceState::Following,
     ];
@@ -109,6 +112,7 @@ impl SourceState {
             SourceState::BelowFloor => "below_floor",
             SourceState::Refused => "refused",
             SourceState::Gap => "gap",
+            SourceState::Silent => "silent",
             SourceState::Opening => "opening",
             SourceState::Following => "following",
         }
@@ -155,7 +159,6 @@ impl SourceHealth {
     pub(crate) fn saw(&mut self, view: SourceView, reason: impl Fn(&BlockHash) -> Option<String>) {
         (self.tip, self.best_height, self.gap) = (view.tip, view.best_height, view.gap);
         self.last_contact = Some(Instant::now());
-        self.unreachable = None;
         // A block the source stands by is cleared by the round that applies past it.
         if self.refused.as_ref().is_none_or(|refused| !refused.insisted) {
             self.refused = view.rejected.map(|branch| RefusedBlock {
@@ -178,6 +181,11 @@ impl SourceHealth {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let (height, hash) = (block.height, block.hash);
         self.refused = Some(RefusedBlock { height, hash, reason, descendants, insisted: true, attempts });
+    }
+
+    /// Notes that the source could be used. That it answers what it has is not enough: its blocks may be out of reach.
+    pub(crate) fn works(&mut self) {
+        self.unreachable = None;
     }
 
     pub(crate) fn failed(&mut self, error: String) {
@@ -226,6 +234,8 @@ mod tests {
         assert_eq!((failing.attempts, failing.error.as_str(), failing.since), (2, "two", since));
         assert_eq!((health.errors, health.state()), (2, SourceState::Unreachable));
         health.saw(SourceView::default(), |_| None);
+        assert_eq!(health.state(), SourceState::Unreachable, "an answer alone is not enough");
+        health.works();
         assert_eq!((health.errors, health.state()), (2, SourceState::Following));
     }
 }

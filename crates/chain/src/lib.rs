@@ -1,6 +1,5 @@
-//! Following a chain: planning, applying and taking back blocks, reconciling, reorganising, and telling about it.
+//! Following a chain: applying and taking back blocks, reconciling, reorganising, and telling about it.
 //!
-//! - [`Plan`] says what a block will do, from the block alone.
 //! - [`Chain`] puts blocks onto a store and takes them back, one after the other, at once or through a queue.
 //! - [`BodyKeeper`] keeps bodies of large transactions outside the store; the chain has them put there before it writes records.
 //! - [`Follower`] keeps a chain where its source is: it reconciles at start, catches up, changes branches, and goes back if the
@@ -13,7 +12,6 @@ mod error;
 pub mod events;
 mod follow;
 mod health;
-mod plan;
 mod progress;
 mod queue;
 mod reorg;
@@ -25,7 +23,6 @@ pub use error::ChainError;
 pub use events::{ChainState, Event, Events, Latest, Subscription, Told};
 pub use follow::{FollowOptions, Follower, LONGEST_PAUSE, LONGEST_REFUSAL, Rejected, Stop};
 pub use health::{BelowFloor, Failing, RefusedBlock, SourceHealth, SourceState};
-pub use plan::{BlockProblem, Plan, PlanError};
 pub use progress::Progress;
 pub use timing::{Timing, TimingSummary};
 

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use sapwood_store::ApplyOptions;
+use sapwood_ledger::ApplyOptions;
 use sapwood_types::Block;
 use tokio::sync::{mpsc, oneshot};
 

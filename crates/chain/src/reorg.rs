@@ -1,14 +1,13 @@
 //! Going over to another branch, as one operation.
 
-use std::sync::Arc;
-
-use sapwood_sources::ChainPoint;
-use sapwood_types::{Block, BlockHash, BlockMark, Height};
+use sapwood_sources::{ChainPoint, SourceBlock};
+use sapwood_types::{BlockHash, BlockMark, Height};
 use tracing::{info, warn};
 
 use crate::{
     ChainError, ChainState, Event, Follower,
     events::{ReorgFinished, ReorgStarted},
+    follow::to_apply,
 };
 
 /// The way from one branch to another.
@@ -50,7 +49,7 @@ impl Follower {
 
     /// Rolls the old branch back and applies the new one. Puts the old one back if a block of the new one is bad. If the source
     /// cannot be read, where it is now is a good place to wait for it.
-    async fn exchange(&self, way: &Way, first: Option<Arc<Block>>) -> Result<(), ChainError> {
+    async fn exchange(&self, way: &Way, first: Option<SourceBlock>) -> Result<(), ChainError> {
         self.chain.roll_back(way.fork).await?;
         let went = self.apply_branch(&way.new, first).await;
         if let Err(error) = &went
@@ -63,14 +62,14 @@ impl Follower {
         went
     }
 
-    async fn apply_branch(&self, new: &[BlockHash], first: Option<Arc<Block>>) -> Result<(), ChainError> {
+    async fn apply_branch(&self, new: &[BlockHash], first: Option<SourceBlock>) -> Result<(), ChainError> {
         let mut cached = first;
         for hash in new {
             let block = match cached.take() {
                 Some(block) => block,
                 None => self.block_of(hash, Height::GENESIS).await?,
             };
-            let (block, options) = self.with_options(block);
+            let (block, options) = to_apply(block)?;
             self.chain.apply_now(block, options).await?;
         }
         Ok(())
@@ -83,13 +82,13 @@ impl Follower {
                 warn!(%hash, "the source no longer has the old branch: going on from where it is known");
                 return Ok(());
             };
-            let (block, options) = self.with_options(block);
+            let (block, options) = to_apply(block)?;
             self.chain.apply_now(block, options).await?;
         }
         Ok(())
     }
 
-    async fn block_of(&self, hash: &BlockHash, height: Height) -> Result<Arc<Block>, ChainError> {
+    async fn block_of(&self, hash: &BlockHash, height: Height) -> Result<SourceBlock, ChainError> {
         let missing = || ChainError::BlockMissing { source_name: self.source.name(), height, hash: *hash };
         self.source.block(hash).await?.ok_or_else(missing)
     }

@@ -7,7 +7,7 @@ use std::{
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
-    /// Seconds since 1970.
+    /// The time as a Unix timestamp in seconds.
     fn now(&self) -> u64;
 }
 

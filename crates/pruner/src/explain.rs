@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use sapwood_ledger::StoreError;
 use sapwood_rules::{KeepReason, Verdict, delete_at, judge, settled_at};
-use sapwood_store::StoreError;
 use sapwood_types::{External, Height, MasterPage, Slot, TxId, TxRecord};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::{
     handle::PrunerHandle,
     holds::{HoldView, PERSISTER},
     jobs::StopReason,
-    safety::{Situation, after_own_preservation},
+    safety::{Situation, after_preservation},
     text,
 };
 
@@ -69,7 +69,7 @@ impl PrunerHandle {
             guards: Vec::new(),
             earliest: None,
             needs: None,
-            blocked: shared.stop_reason(None),
+            blocked: shared.nothing_deleted(),
         };
         let record = match shared.store.get(txid).await {
             Err(StoreError::Corrupt { what, cause }) => {
@@ -83,17 +83,17 @@ impl PrunerHandle {
             return Ok(explanation);
         };
         explanation.stored = true;
-        let ends = after_own_preservation(shared, &record);
-        let ends_with_next = ends.is_some();
-        let master = ends.unwrap_or_else(|| record.to_pages().0);
         explanation.state = state_in_words(&record);
         let Some(situation) = Situation::of(shared, None).await? else {
             explanation.verdict = "kept because no block has been applied yet".into();
             explanation.needs = Some("a block has to be applied".into());
             return Ok(explanation);
         };
+        let ends = after_preservation(shared, &record, situation.height);
+        let ends_with_next = ends.is_some();
+        let master = ends.unwrap_or_else(|| record.to_pages().0);
         let mut judged =
-            shared.store.judge(vec![txid], situation.context(), shared.options.check_children).await?;
+            shared.store.judge(vec![txid], situation.context(), shared.options.child_check).await?;
         let mut verdict = judged.pop().map_or(Verdict::Gone, |judged| judged.verdict);
         if ends_with_next {
             // What can be taken back is among its holds.
@@ -115,11 +115,13 @@ impl PrunerHandle {
         if let (true, Some(guard)) =
             (ends_with_next, explanation.guards.iter_mut().find(|guard| guard.name == "preserved"))
         {
-            guard.answer +=
-                ", but only for an unmined child, and all are mined now: it ends with the next job";
+            guard.answer += match record.head.preserve_until {
+                Some(until) if until <= situation.height => ", which is over: it ends with the next job",
+                _ => ", but only for an unmined child, and all are mined now: it ends with the next job",
+            };
             guard.keeps = false;
         }
-        explanation.guards.extend(children_guard(&verdict, shared.options.check_children));
+        explanation.guards.extend(children_guard(&verdict, shared.options.child_check));
         explanation.guards.extend(body);
         (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);
         Ok(explanation)
@@ -184,7 +186,7 @@ fn state_in_words(record: &TxRecord) -> String {
     let outputs = states.iter().filter(|(count, _)| *count > 0);
     let outputs: Vec<String> =
         outputs.map(|(count, state)| format!("{} {state}", text::figure(*count))).collect();
-    words.push(format!("{} outputs: {}", text::figure(record.slots.len() as u64), outputs.join(", ")));
+    words.push(format!("{}: {}", text::counted(record.slots.len() as u64, "output"), outputs.join(", ")));
     words.extend(head.locked.then(|| "locked".into()));
     words.extend(head.preserve_until.map(|until| format!("preserved until {}", text::at(until))));
     words.extend(head.external.map(|_| "its body lives outside".into()));
@@ -222,7 +224,7 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
         );
         let claimed = u64::from(master.all_slots().claimed());
         let needed = claimed > 0 || master.all_slots().latest_child().is_some();
-        let answer = format!("{} of its outputs are spent or frozen", text::figure(claimed));
+        let answer = format!("{} spent or frozen", text::counted(claimed, "output"));
         guard("spent", "Does anything depend on it, although it lost?", needed, answer);
     } else {
         let mined = head.mined_at().map_or_else(
@@ -232,11 +234,14 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
         guard("mined", "Is it mined on the longest chain?", head.mined_at().is_none(), mined);
         let open =
             record.slots.iter().filter(|slot| matches!(slot, Slot::Unspent | Slot::Frozen)).count() as u64;
-        let answer =
-            format!("{} of {} are unspent or frozen", text::figure(open), text::figure(head.output_count));
+        let answer = format!(
+            "{} of {} unspent or frozen",
+            text::figure(open),
+            text::counted(head.output_count, "output")
+        );
         guard("spent", "Is every output spent?", open > 0, answer);
         let answer =
-            format!("{} outputs are spent by unmined transactions{by_whom}", text::figure(unmined_children));
+            format!("{} spent by unmined transactions{by_whom}", text::counted(unmined_children, "output"));
         guard("children", "Is every child mined?", unmined_children > 0, answer);
     }
     let due_at = due_at(master, situation);

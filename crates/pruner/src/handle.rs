@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sapwood_store::{BatchResult, PreserveError, StoreError};
+use sapwood_ledger::{BatchResult, PreserveError, StoreError};
 use sapwood_types::{Height, TxId};
 use tokio::sync::broadcast;
 
@@ -126,7 +126,7 @@ impl PrunerHandle {
     /// Every hold and what it does, that of the reorganisation window first.
     pub async fn list_holds(&self) -> Result<Vec<HoldView>, StoreError> {
         match Situation::of(&self.shared, None).await? {
-            Some(situation) => Ok(situation.views(&self.shared.holds)),
+            Some(situation) => self.shared.hold_views(&situation).await,
             None => {
                 let (now, holds) = (self.shared.clock.now(), &self.shared.holds);
                 Ok(holds.all().iter().map(|hold| HoldView::new(hold, now, None).heard_by(holds)).collect())

@@ -95,6 +95,11 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// Whether all bodies are looked through for those without a record.
+    pub(crate) fn looks_at_all_bodies(self) -> bool {
+        matches!(self, Trigger::StartUp | Trigger::OnDemand)
+    }
+
     /// The name used in interfaces.
     pub fn name(self) -> &'static str {
         match self {
@@ -120,7 +125,7 @@ pub enum StopReason {
     },
     /// Block assembly is registered and does not say that it is running.
     BlockAssemblyNotRunning,
-    /// Block assembly said that it is running, but too long ago.
+    /// Block assembly is registered, and its last report is too long ago to count.
     BlockAssemblySilent {
         /// Seconds since its last report.
         seconds: u64,
@@ -129,7 +134,9 @@ pub enum StopReason {
     NoBlocks,
     /// Pruning is disabled.
     Disabled,
-    /// Somebody cancelled it.
+    /// Deleting is turned off (`pruner.delete_due`). Only plans and explanations say so: a job does its other work.
+    DeletingOff,
+    /// An operator cancelled it.
     Cancelled,
     /// The pruner is stopping.
     Stopping,
@@ -140,6 +147,19 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Every short fixed name there is, and the one of a job that could not preserve a parent.
+    pub const LABELS: [&str; 9] = [
+        "not_running",
+        "no_blocks",
+        "disabled",
+        "deleting_off",
+        "cancelled",
+        "stopping",
+        "record_limit",
+        "time_limit",
+        "preserve_failed",
+    ];
+
     /// A short fixed name, for metrics.
     pub fn label(&self) -> &'static str {
         match self {
@@ -148,6 +168,7 @@ impl StopReason {
             | StopReason::BlockAssemblySilent { .. } => "not_running",
             StopReason::NoBlocks => "no_blocks",
             StopReason::Disabled => "disabled",
+            StopReason::DeletingOff => "deleting_off",
             StopReason::Cancelled => "cancelled",
             StopReason::Stopping => "stopping",
             StopReason::RecordLimit => "record_limit",
@@ -173,6 +194,7 @@ impl fmt::Display for StopReason {
             }
             StopReason::NoBlocks => write!(f, "no block has been applied yet"),
             StopReason::Disabled => write!(f, "pruning is disabled"),
+            StopReason::DeletingOff => write!(f, "deleting is turned off by pruner.delete_due"),
             StopReason::Cancelled => write!(f, "it was cancelled"),
             StopReason::Stopping => write!(f, "the pruner is stopping"),
             StopReason::RecordLimit => {
@@ -260,7 +282,7 @@ pub struct Job {
     pub counts: JobCounts,
     /// How long each part took.
     pub durations: JobDurations,
-    /// When it was made, in seconds since 1970.
+    /// When it was made, as a Unix timestamp.
     pub created_at: u64,
     /// When it began.
     pub started_at: Option<u64>,
@@ -419,6 +441,16 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_label_of_a_stop_is_listed() {
+        let (_, stop) = include_str!("jobs.rs").split_once("impl StopReason").unwrap();
+        let (_, label) = stop.split_once("pub fn label(&self)").unwrap();
+        let body = label.split("\n    }\n").next().unwrap();
+        let labels = body.split("=> \"").skip(1).filter_map(|arm| arm.split('"').next());
+        let labels: Vec<&str> = labels.chain(["preserve_failed"]).collect();
+        assert_eq!(labels, StopReason::LABELS);
+    }
 
     #[test]
     fn history_is_trimmed_and_what_is_under_way_stays() {

@@ -7,7 +7,7 @@
 //! - [`options`]: what can be set. [`clock`]: the time of day, as an argument.
 //! - [`policy`]: how long things are kept, kept in the store. [`holds`]: who still needs the past, kept in the store. `safety`: the safe height that follows.
 //! - `requests`, [`jobs`]: the one request that waits, and what became of each.
-//! - `retained`: what stays although it is due, and what cannot be read.
+//! - `blocked`: what retains records, as the store counts it. `retained`: what a job found retained, and what cannot be read.
 //! - `run`: the phases of a job. `pace`: making way for blocks. [`bodies`]: bodies in an object store.
 //! - `service`: the task that hears events and does jobs. `handle`: what others do with it.
 //! - [`explain`], [`plan`], [`status`], [`metrics`]: what it shows.
@@ -18,6 +18,7 @@
 //! right by itself is the safe height (never above what the chain, the persister and every hold let go), the order of body
 //! and record, and that nothing is deleted before all parents of old unmined transactions are preserved.
 
+mod blocked;
 pub mod bodies;
 pub mod clock;
 pub mod explain;
@@ -36,6 +37,7 @@ mod safety;
 mod service;
 pub mod status;
 pub mod text;
+mod totals;
 
 pub use bodies::{Bodies, BodyError, BodyLocation, S3Config, S3Credentials};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -50,4 +52,4 @@ pub use policy::{POLICY_NOTE, PolicyNumber, PolicyOrigin, PolicyState, Shortenin
 pub use retained::UnreadableRecord;
 pub use run::RunError;
 pub use service::{ENABLED_NOTE, Pruner, PrunerError};
-pub use status::{Backlog, PrunerStatus, TOTALS_NOTE, Totals};
+pub use status::{PrunerStatus, TOTALS_NOTE, Totals};

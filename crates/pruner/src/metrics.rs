@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::{jobs::JobState, status::Totals};
+use crate::{jobs::JobState, run::Phase, status::Totals};
 
 /// One metric, as it is documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,12 @@ pub static METRICS: [MetricInfo; 18] = [
         &[],
         "Time to judge and delete one chunk of records",
     ),
-    info("sapwood_prune_retained_total", "counter", &["reason"], "Times a due record was looked at and kept"),
+    info(
+        "sapwood_prune_retained_total",
+        "counter",
+        &["reason"],
+        "Times a due record was looked at and retained",
+    ),
     info("sapwood_prune_bytes_freed_total", "counter", &[], "Bytes of the pages of deleted records"),
     info("sapwood_prune_bodies_deleted_total", "counter", &[], "External bodies deleted"),
     info("sapwood_prune_jobs_total", "counter", &["state"], "Jobs that are over"),
@@ -63,7 +68,7 @@ pub static METRICS: [MetricInfo; 18] = [
         "sapwood_prune_backlog_records",
         "gauge",
         &[],
-        "Due records that the holds let go and that are still there, estimated",
+        "Due records that the holds let go and that are still there, without those looked at and retained",
     ),
     info(
         "sapwood_prune_lag_blocks",
@@ -94,11 +99,25 @@ pub static METRICS: [MetricInfo; 18] = [
         "sapwood_prune_blocked_records",
         "gauge",
         &["reason"],
-        "Records that something keeps from being deleted, see docs/pruner.md",
+        "Records that are retained and would be deleted otherwise, see docs/pruner.md",
     ),
     info("sapwood_prune_enabled", "gauge", &[], "1 if pruning is enabled"),
-    info("sapwood_prune_running", "gauge", &[], "1 while a job is under way"),
+    info("sapwood_prune_running", "gauge", &[], "1 while a job runs"),
 ];
+
+/// What can fail, by the label `operation`, besides the phases of a job (`phases`): the name and what it is.
+pub const OPERATIONS: [(&str, &str); 5] = [
+    ("preflight", "what comes before the first phase"),
+    ("holds", "writing down how far a consumer is"),
+    ("external_body", "deleting a body; its record is retained"),
+    ("body_of_kept_record", "a record was locked or preserved after its body was deleted"),
+    ("orphan_bodies", "looking for bodies without a record, or deleting one"),
+];
+
+/// The phases of a job, by the label `operation`, in their order.
+pub fn phases() -> [&'static str; 4] {
+    Phase::ALL.map(Phase::label)
+}
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -243,15 +262,6 @@ impl Register<'_> {
     }
 }
 
-/// The metrics as a table for the documentation.
-pub fn table() -> String {
-    let mut table = String::from("| name | kind | labels | what it says |\n|---|---|---|---|\n");
-    for MetricInfo { name, kind, labels, help } in &METRICS {
-        table += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));
-    }
-    table.replace("|  |", "| |")
-}
-
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
@@ -263,7 +273,7 @@ mod tests {
         let metrics = PrunerMetrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);
-        metrics.took("dah_pruner", Duration::from_secs(1));
+        metrics.took("delete_due", Duration::from_secs(1));
         metrics.skipped("not_running");
         metrics.failed("preserve_parents");
         metrics.kept("unspent");
@@ -280,7 +290,7 @@ mod tests {
             );
         }
         for line in [
-            "sapwood_prune_duration_seconds_count{operation=\"dah_pruner\"} 1\n",
+            "sapwood_prune_duration_seconds_count{operation=\"delete_due\"} 1\n",
             "sapwood_prune_skipped_total{reason=\"not_running\"} 1\n",
             "sapwood_prune_deleted_total 0\n",
             "sapwood_prune_errors_total{operation=\"preserve_parents\"} 1\n",
@@ -293,11 +303,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_the_documentation_is_that_of_the_code() {
-        assert!(
-            include_str!("../../../docs/pruner.md").contains(&table()),
-            "put this into docs/pruner.md:\n{}",
-            table()
-        );
+    fn every_operation_that_can_fail_is_listed() {
+        let sources = [
+            include_str!("service/listen.rs"),
+            include_str!("service/shared.rs"),
+            include_str!("service/work.rs"),
+            include_str!("run/delete.rs"),
+            include_str!("run/orphans.rs"),
+        ];
+        let failing = sources.iter().flat_map(|source| source.split(".failed(\"").skip(1));
+        let mut found: Vec<&str> = failing.filter_map(|call| call.split('"').next()).collect();
+        found.push("preflight");
+        for name in &found {
+            assert!(OPERATIONS.iter().any(|(listed, _)| listed == name), "{name} is not listed");
+        }
+        assert!(OPERATIONS.iter().all(|(name, _)| found.contains(name)), "{found:?}");
     }
 }

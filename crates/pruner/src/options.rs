@@ -1,4 +1,4 @@
-//! What an operator may set, and what the settings are called elsewhere.
+//! What an operator may set.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use sapwood_rules::{Policy, PolicyError};
 pub struct PrunerOptions {
     /// How long things are kept.
     pub policy: Policy,
-    /// Whether a pruner that nobody ever enabled or disabled prunes. What somebody said last is kept in the store and wins.
+    /// Whether a pruner that was never enabled or disabled prunes. What an operator said last is kept in the store and wins.
     pub enabled: bool,
     /// How long a job may take. What it has done by then stays done, and the job counts as failed.
     pub job_timeout: Duration,
     /// Records judged and deleted in one write.
     pub chunk_records: usize,
-    /// Chunks under way at the same time while no block is being applied.
+    /// Chunks in flight at the same time while no block is being applied.
     pub parallel_chunks: usize,
-    /// How often a long job tells how far it is. Nothing for never.
-    pub progress_log_every: Option<Duration>,
+    /// How often a long job tells how far it is. `None` for never.
+    pub progress_log: Option<Duration>,
     /// Read the children of each record before it is deleted, and keep it if they do not bear out what it remembers.
-    pub check_children: bool,
+    pub child_check: bool,
     /// Delete due records. Without it parents are preserved and preservations expire, but every record stays.
     pub delete_due: bool,
     /// Prune while old blocks are being caught up on. No branch is exchanged then, and a store that is not pruned for the
@@ -30,7 +30,7 @@ pub struct PrunerOptions {
     pub block_assembly_ttl: Duration,
     /// The coinbase maturity that the chain's rules want. `None` where any will do.
     pub required_maturity: Option<u32>,
-    /// How often to look through everything that is due, whatever happened. Nothing for never.
+    /// How often to look through everything that is due, whatever happened. `None` for never.
     pub look_every: Option<Duration>,
     /// Records a job looks at before it makes room for a newer request.
     pub records_per_job: u64,
@@ -67,8 +67,8 @@ impl Default for PrunerOptions {
             job_timeout: Duration::from_secs(600),
             chunk_records: 1000,
             parallel_chunks: 10,
-            progress_log_every: Some(Duration::from_secs(30)),
-            check_children: true,
+            progress_log: Some(Duration::from_secs(30)),
+            child_check: true,
             delete_due: true,
             while_catching_up: true,
             block_assembly_ttl: Duration::from_secs(60),
@@ -128,7 +128,7 @@ impl PrunerOptions {
             ("pruner.time_per_job", Some(self.time_per_job)),
             ("pruner.block_assembly_ttl", Some(self.block_assembly_ttl)),
             ("pruner.look_every", self.look_every),
-            ("pruner.progress_log", self.progress_log_every),
+            ("pruner.progress_log", self.progress_log),
         ];
         for (name, value) in durations {
             if value.is_some_and(|value| value.is_zero()) {
@@ -143,113 +143,6 @@ impl PrunerOptions {
     }
 }
 
-/// A setting of the system whose names operators may know, and what it is called here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OldName {
-    /// Its name there.
-    pub old: &'static str,
-    /// Its default there.
-    pub old_default: &'static str,
-    /// Its name here.
-    pub new: &'static str,
-    /// Its default here.
-    pub new_default: String,
-    /// What differs, if anything.
-    pub note: &'static str,
-}
-
-/// Every setting of the system whose names operators may know. The table in `docs/pruner.md` is made from this.
-pub fn old_names() -> Vec<OldName> {
-    let PrunerOptions {
-        policy,
-        enabled,
-        job_timeout,
-        chunk_records,
-        parallel_chunks,
-        progress_log_every,
-        check_children,
-        delete_due,
-        ..
-    } = PrunerOptions::default();
-    let row = |old, old_default, new, new_default: String, note| OldName {
-        old,
-        old_default,
-        new,
-        new_default,
-        note,
-    };
-    let seconds = |duration: Duration| format!("{} s", duration.as_secs());
-    vec![
-        row("startPruner", "true", "enabled", enabled.to_string(), "can be changed while it runs"),
-        row("pruner_grpcPort", "8096", "server.grpc", "127.0.0.1:8096".into(), "a setting of the server"),
-        row(
-            "pruner_grpcAddress",
-            "localhost:8096",
-            "server.grpc",
-            "127.0.0.1:8096".into(),
-            "a setting of the server",
-        ),
-        row("pruner_jobTimeout", "10m", "job_timeout", seconds(job_timeout), ""),
-        row("pruner_utxoChunkSize", "1000", "chunk_records", chunk_records.to_string(), ""),
-        row(
-            "pruner_utxoChunkGroupLimit",
-            "10",
-            "parallel_chunks",
-            parallel_chunks.to_string(),
-            "one while blocks are being applied",
-        ),
-        row(
-            "pruner_utxoProgressLogInterval",
-            "30s",
-            "progress_log_every",
-            progress_log_every.map_or("never".into(), seconds),
-            "",
-        ),
-        row(
-            "pruner_utxoDefensiveEnabled",
-            "false",
-            "check_children",
-            check_children.to_string(),
-            "on by default",
-        ),
-        row(
-            "pruner_utxoDefensiveBatchReadSize",
-            "10000",
-            "–",
-            "–".into(),
-            "the children of a chunk are read in one go",
-        ),
-        row(
-            "globalBlockHeightRetention",
-            "288",
-            "policy.retention",
-            policy.retention.to_string(),
-            "can be changed while it runs",
-        ),
-        row(
-            "utxostore_unminedTxRetention",
-            "retention / 2",
-            "policy.unmined_retention",
-            policy.unmined_retention.to_string(),
-            "",
-        ),
-        row(
-            "utxostore_parentPreservationBlocks",
-            "blocks of 10 days",
-            "policy.parent_preservation",
-            policy.parent_preservation.to_string(),
-            "ten days are 1,440 blocks",
-        ),
-        row(
-            "utxostore_disableDAHCleaner",
-            "false",
-            "delete_due",
-            delete_due.to_string(),
-            "the other way round",
-        ),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,9 +153,9 @@ mod tests {
         assert_eq!(options.validate(), Ok(()));
         assert_eq!(options.job_timeout, Duration::from_secs(10 * 60));
         assert_eq!((options.chunk_records, options.parallel_chunks), (1000, 10));
-        assert_eq!(options.progress_log_every, Some(Duration::from_secs(30)));
+        assert_eq!(options.progress_log, Some(Duration::from_secs(30)));
         assert_eq!(options.job_history, 1000);
-        assert!(options.check_children && options.delete_due && options.enabled);
+        assert!(options.child_check && options.delete_due && options.enabled);
         let Policy { retention, unmined_retention, parent_preservation, .. } = options.policy;
         assert_eq!((retention, unmined_retention, parent_preservation), (288, 144, 1440));
     }
@@ -290,16 +183,5 @@ mod tests {
         }
         let policy = Policy { reorg_window: 10, ..Policy::with_retention(5) };
         assert!(matches!(PrunerOptions::with_policy(policy).validate(), Err(OptionsError::Policy(_))));
-    }
-
-    #[test]
-    fn the_table_in_the_documentation_is_that_of_the_code() {
-        let page = include_str!("../../../docs/pruner.md");
-        for OldName { old, old_default, new, new_default, note } in old_names() {
-            let row =
-                format!("| `{old}` | {old_default} | `{new}` | {new_default} | {note} |").replace("`–`", "–");
-            let row = row.replace("|  |", "| |");
-            assert!(page.contains(&row), "docs/pruner.md lacks the row\n{row}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sapwood_store::{StoreError, StoreRead};
+use sapwood_ledger::{StoreError, StoreRead};
 use sapwood_types::BlockMark;
 use tokio::time::Instant;
 

@@ -1,9 +1,12 @@
 //! What a job would do now, without doing it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
+use sapwood_ledger::StoreError;
 use sapwood_rules::{Policy, Verdict, judge};
-use sapwood_store::StoreError;
 use sapwood_types::{Height, TxId, page::extra_pages};
 use serde::Serialize;
 
@@ -11,15 +14,15 @@ use crate::{
     handle::PrunerHandle,
     jobs::StopReason,
     retained::readable,
-    safety::{Situation, after_own_preservation},
+    safety::{Situation, after_preservation},
     text,
 };
 
 /// What a job would do now.
 ///
-/// It goes through what is due as a job does, with the same check of children. Two things it does not foresee: records whose preservation
-/// is over by height, and bodies that cannot be deleted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// It goes through what is due as a job does, with the same check of children, and through the preservations that a job ends. Bodies that
+/// cannot be deleted it does not foresee.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The height it would work at. Nothing before the first block.
     #[serde(serialize_with = "text::height_option")]
@@ -31,7 +34,7 @@ pub struct Plan {
     pub decided_by: Option<String>,
     /// Why a job would not delete anything now, if so.
     pub blocked: Option<StopReason>,
-    /// Due records looked at, up to the greatest height that is due by age.
+    /// Due records looked at, up to the greatest height that is due by age, and those whose preservation ends with the job.
     pub looked_at: u64,
     /// Records it would delete.
     pub records: u64,
@@ -63,7 +66,7 @@ impl PrunerHandle {
             height: None,
             safe_height: None,
             decided_by: None,
-            blocked: shared.stop_reason(None),
+            blocked: shared.nothing_deleted(),
             looked_at: 0,
             records: 0,
             bytes: 0,
@@ -82,8 +85,7 @@ impl PrunerHandle {
             let left = usize::try_from(limit - plan.looked_at).unwrap_or(usize::MAX);
             let page = shared.store.due(up_to, after, left.min(shared.options.chunk_records)).await?;
             let txids = page.items.iter().map(|record| record.txid).collect();
-            let judged =
-                shared.store.judge(txids, situation.context(), shared.options.check_children).await?;
+            let judged = shared.store.judge(txids, situation.context(), shared.options.child_check).await?;
             for judged in judged {
                 plan.looked_at += 1;
                 match judged.verdict {
@@ -108,25 +110,59 @@ impl PrunerHandle {
                 return Ok(plan);
             }
         }
-        self.plan_own_preservations(&situation, &mut plan).await?;
+        self.plan_preservations(&situation, limit, &mut plan).await?;
         Ok(plan)
     }
 
-    /// Records whose preservation this pruner made and will end with the job.
-    async fn plan_own_preservations(&self, situation: &Situation, plan: &mut Plan) -> Result<(), StoreError> {
+    /// Records whose preservation ends with the job: it is over, or this pruner made it and its reason is gone.
+    async fn plan_preservations(
+        &self,
+        situation: &Situation,
+        limit: u64,
+        plan: &mut Plan,
+    ) -> Result<(), StoreError> {
         let own: Vec<TxId> = self.shared.preserved.lock().keys().copied().collect();
         for chunk in own.chunks(self.shared.options.chunk_records) {
-            let records = readable(&*self.shared.store, chunk.to_vec(), &mut Vec::new()).await?;
-            for record in records {
-                let Some(master) = after_own_preservation(&self.shared, &record) else { continue };
-                if judge(&master, &situation.context(), None).may_go() {
-                    let pages = u64::from(1 + extra_pages(master.head.output_count));
-                    plan.looked_at += 1;
-                    plan.records += 1;
-                    plan.bytes += master.encode().len() as u64 * pages;
-                    plan.bodies += u64::from(record.head.external.is_some());
-                }
+            self.plan_ended(situation, chunk.to_vec(), plan).await?;
+        }
+        let own: HashSet<TxId> = own.into_iter().collect();
+        let mut after = None;
+        loop {
+            let page = self
+                .shared
+                .store
+                .preserved(situation.height, after, self.shared.options.chunk_records)
+                .await?;
+            let others = page.items.into_iter().filter(|txid| !own.contains(txid)).collect();
+            self.plan_ended(situation, others, plan).await?;
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
             }
+            if plan.looked_at >= limit {
+                plan.complete = false;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn plan_ended(
+        &self,
+        situation: &Situation,
+        txids: Vec<TxId>,
+        plan: &mut Plan,
+    ) -> Result<(), StoreError> {
+        for record in readable(&*self.shared.store, txids, &mut Vec::new()).await? {
+            let ended = after_preservation(&self.shared, &record, situation.height);
+            let Some(master) = ended.filter(|master| judge(master, &situation.context(), None).may_go())
+            else {
+                continue;
+            };
+            let pages = u64::from(1 + extra_pages(master.head.output_count));
+            plan.looked_at += 1;
+            plan.records += 1;
+            plan.bytes += master.encode().len() as u64 * pages;
+            plan.bodies += u64::from(record.head.external.is_some());
         }
         Ok(())
     }

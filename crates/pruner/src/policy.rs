@@ -4,17 +4,16 @@
 //! is read again: what was changed at run time stays until the configuration says something new, and a configuration that keeps less
 //! than the directory promised does not take effect until an operator confirms it.
 
+mod note;
+
 use std::fmt;
 
 use bytes::Bytes;
+pub use note::{PolicyNumber, PolicyOrigin};
 use sapwood_chain::ChainState;
+use sapwood_ledger::{EngineError, Store, StoreError};
 use sapwood_rules::{Policy, PolicyChange, PolicyField};
-use sapwood_store::{Store, StoreError};
-use sapwood_types::{
-    DecodeError,
-    codec::{Reader, Writer},
-};
-use serde::Serialize;
+use sapwood_types::DecodeError;
 
 use crate::{
     handle::PrunerHandle,
@@ -27,50 +26,10 @@ use crate::{
 
 /// The name of the note with the policy in force.
 pub const POLICY_NOTE: &str = "pruner/policy";
-const VERSION: u8 = 1;
-const WHAT: &str = "policy";
 /// Who changed something is written down up to this many bytes.
 const LONGEST_NAME: usize = 256;
 /// Due records that are looked at to tell what a shorter policy would delete.
 const LOOKED_AT: u64 = 100_000;
-
-/// Where a number of the policy comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "from")]
-pub enum PolicyOrigin {
-    /// The configuration.
-    Configuration,
-    /// A change at run time. It stays until the configuration is changed to something else.
-    RunTime {
-        /// When, as a Unix timestamp in seconds.
-        at: u64,
-        /// Who: the interface and, where known, the client.
-        by: String,
-    },
-    /// The directory was promised more than the configuration asks for, and keeps it.
-    Promise,
-}
-
-impl fmt::Display for PolicyOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyOrigin::Configuration => write!(f, "configuration"),
-            PolicyOrigin::RunTime { at, by } => write!(f, "set at run time by {by} at {at}"),
-            PolicyOrigin::Promise => write!(f, "promised by the data directory"),
-        }
-    }
-}
-
-/// A number of the policy with where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PolicyNumber {
-    /// The number in force, in blocks.
-    pub value: u32,
-    /// What the configuration said last, in blocks.
-    pub configured: u32,
-    /// Where the number in force comes from.
-    pub origin: PolicyOrigin,
-}
 
 /// The policy in force, with where each number comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,22 +140,7 @@ impl PolicyState {
 
     /// The bytes of the note. Described byte by byte in `docs/formats.md`.
     pub fn encode(&self) -> Bytes {
-        let mut to = Writer::with_capacity(64);
-        to.u8(VERSION);
-        for number in &self.numbers {
-            to.u32(number.value);
-            to.u32(number.configured);
-            match &number.origin {
-                PolicyOrigin::Configuration => to.u8(0),
-                PolicyOrigin::RunTime { at, by } => {
-                    to.u8(1);
-                    to.varint(*at);
-                    to.sized(by.as_bytes());
-                }
-                PolicyOrigin::Promise => to.u8(2),
-            }
-        }
-        to.finish().into()
+        note::encode(&self.numbers)
     }
 
     /// Reads the note.
@@ -204,29 +148,7 @@ impl PolicyState {
     /// # Errors
     /// If the version is not known, or the bytes are damaged.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
-        let mut from = Reader::new(bytes);
-        from.version(WHAT, VERSION)?;
-        let mut state = Self::configured(Policy::default());
-        for number in &mut state.numbers {
-            number.value = from.u32("policy number")?;
-            number.configured = from.u32("configured policy number")?;
-            number.origin = match from.u8("policy origin")? {
-                0 => PolicyOrigin::Configuration,
-                1 => {
-                    let at = from.varint("policy change")?;
-                    let by = String::from_utf8(from.sized("policy client")?.to_vec()).map_err(|_| {
-                        DecodeError::Inconsistent { what: "policy client", problem: "it is not text" }
-                    })?;
-                    PolicyOrigin::RunTime { at, by }
-                }
-                2 => PolicyOrigin::Promise,
-                value => {
-                    return Err(DecodeError::UnknownValue { field: "policy origin", value: value.into() });
-                }
-            };
-        }
-        from.end(WHAT)?;
-        Ok(state)
+        note::decode(bytes).map(|numbers| Self { numbers })
     }
 
     /// Reads the policy in force from a store. `None` if none was ever written down.
@@ -262,7 +184,7 @@ pub async fn settle_policy(store: &dyn Store, configured: &Policy) -> Result<Pol
     }
     match store.set_policy(state.policy()).await {
         // A reader was opened with the policy it has.
-        Ok(()) | Err(StoreError::ReadOnly { .. }) => Ok(state),
+        Ok(()) | Err(StoreError::Engine(EngineError::ReadOnly { .. })) => Ok(state),
         Err(error) => Err(error),
     }
 }
@@ -278,13 +200,13 @@ pub struct Shortening {
 
 impl fmt::Display for Shortening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |value: u32| match value {
-            0 => "for ever".to_owned(),
-            value => text::counted(value, "block"),
+        let word = |field: PolicyField, value: u32| match (field, value) {
+            (PolicyField::Retention, 0) => "never pruned".to_owned(),
+            (_, value) => text::counted(value, "block"),
         };
         for (place, (field, now, then)) in self.numbers.iter().enumerate() {
             let comma = if place == 0 { "" } else { ", " };
-            write!(f, "{comma}{} goes from {} to {}", field.name(), word(*now), word(*then))?;
+            write!(f, "{comma}{} goes from {} to {}", field.name(), word(*field, *now), word(*field, *then))?;
         }
         let more = if self.plan.complete { "" } else { "at least " };
         write!(
@@ -408,8 +330,8 @@ mod tests {
         let kept = promised.reconfigured(&Policy::default());
         assert_eq!(kept.policy(), policy(4000, 4000));
         assert_eq!(kept.reconfigured(&Policy::default()), kept, "nor at the next start");
-        let for_ever = PolicyState::configured(policy(0, 10));
-        assert_eq!(for_ever.reconfigured(&policy(1_000_000, 10)).policy().retention, 0);
+        let never_pruned = PolicyState::configured(policy(0, 10));
+        assert_eq!(never_pruned.reconfigured(&policy(1_000_000, 10)).policy().retention, 0);
     }
 
     #[test]
@@ -418,6 +340,16 @@ mod tests {
         let merged = shortened.reconfigured(&policy(500, 400));
         assert_eq!(merged.policy().validate(), Ok(()));
         assert_eq!((merged.policy().retention, merged.policy().reorg_window), (400, 400));
+    }
+
+    #[test]
+    fn a_shortening_says_in_words_what_it_would_do() {
+        let numbers = vec![(PolicyField::Retention, 0, 288), (PolicyField::ParentPreservation, 1440, 0)];
+        let plan = Plan { records: 3, bytes: 700, complete: true, ..Plan::default() };
+        let said = Shortening { numbers, plan }.to_string();
+        let expected = "retention goes from never pruned to 288 blocks, parent_preservation goes from 1,440 blocks to 0 blocks: \
+                        that would delete 3 records";
+        assert!(said.starts_with(expected), "{said}");
     }
 
     #[test]
@@ -434,6 +366,8 @@ mod tests {
         ];
         assert_eq!(state.encode(), golden.concat());
         assert_eq!(PolicyState::decode(golden.concat().into()), Ok(state.clone()));
+        // Fuzzing starts from the same bytes.
+        assert_eq!(golden.concat(), include_bytes!("../../../fuzz/seeds/pruner_policy/every_origin"));
         let bytes = state.encode();
         for end in 0..bytes.len() {
             assert!(PolicyState::decode(bytes.slice(..end)).is_err(), "cut at {end}");

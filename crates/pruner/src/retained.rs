@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sapwood_ledger::{Store, StoreError, Unreadable};
 use sapwood_rules::KeepReason;
-use sapwood_store::{Store, StoreError, Unreadable};
 use sapwood_types::{TxId, TxRecord};
 use serde::Serialize;
 
@@ -11,6 +11,9 @@ use crate::text;
 
 /// How many records that cannot be read are named. All are counted.
 const NAMED: usize = 100;
+
+/// Reasons that the store does not count.
+const FOUND_BY_LOOKING: [&str; 3] = ["unreadable", "external_body", "child_disagrees"];
 
 /// A record that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -89,10 +92,16 @@ impl Found {
         self.unreadable().into_iter().map(record).take(NAMED).collect()
     }
 
-    /// Records retained, by reason.
+    /// Due records that were looked at and retained.
+    pub(crate) fn due(&self) -> u64 {
+        self.due.by_reason.values().sum()
+    }
+
+    /// Records retained for a reason that only looking at them finds out.
     pub(crate) fn by_reason(&self) -> BTreeMap<String, u64> {
+        let found = self.due.by_reason.iter().filter(|(reason, _)| FOUND_BY_LOOKING.contains(*reason));
         let mut counts: BTreeMap<String, u64> =
-            self.due.by_reason.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+            found.map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
         let elsewhere = self.unmined.keys().chain(self.preserved.keys());
         let elsewhere = elsewhere.filter(|txid| !self.due.unreadable.contains_key(txid));
         let elsewhere = elsewhere.collect::<std::collections::BTreeSet<_>>().len() as u64;

@@ -1,11 +1,11 @@
 //! Up to which height deletion is safe right now, and what records are judged by.
 
+use sapwood_ledger::StoreError;
 use sapwood_rules::{Hold, Policy, PruneContext, SafeHeight, lifecycle::due_up_to, safe_height, settled_at};
-use sapwood_store::StoreError;
 use sapwood_types::{Height, MasterPage, TxRecord};
 
 use crate::{
-    holds::{HoldView, Holds, PERSISTER, REORG_WINDOW},
+    holds::{PERSISTER, REORG_WINDOW},
     service::Shared,
     text,
 };
@@ -78,11 +78,6 @@ impl Situation {
     pub(crate) fn decided_by(&self) -> Option<String> {
         self.safe.decided_by.as_ref().map(|hold| hold.name.clone())
     }
-
-    pub(crate) fn views(&self, holds: &Holds) -> Vec<HoldView> {
-        let view = |hold| HoldView::new(hold, self.now, self.safe.decided_by.as_ref()).heard_by(holds);
-        self.holds.iter().map(view).collect()
-    }
 }
 
 /// What settled in a block that can be taken back can be unsettled by a reorganisation, so it must not go. The store would not let it; as
@@ -101,14 +96,12 @@ fn reorg_window(undoable_from: Height, policy: &Policy) -> Hold {
     }
 }
 
-/// A preservation that this pruner made ends with the next job once every child is mined. Returns the record as it will be then, or
-/// nothing if it is not such a one.
-pub(crate) fn after_own_preservation(shared: &Shared, record: &TxRecord) -> Option<MasterPage> {
-    let own = shared.preserved.lock().get(&record.txid).copied();
-    if own.is_none() || own != record.head.preserve_until {
-        return None;
-    }
+/// The record as it will be after the next job at a height, if that ends its preservation: one that is over by then, or one that this
+/// pruner made and every child is mined now. `None` if it stays preserved, or is not.
+pub(crate) fn after_preservation(shared: &Shared, record: &TxRecord, height: Height) -> Option<MasterPage> {
+    let until = record.head.preserve_until?;
+    let own = shared.preserved.lock().get(&record.txid) == Some(&until);
     let mut master = record.to_pages().0;
     master.head.preserve_until = None;
-    settled_at(&master).map(|_| master)
+    (until <= height || (own && settled_at(&master).is_some())).then_some(master)
 }

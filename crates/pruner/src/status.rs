@@ -1,14 +1,11 @@
 //! How the pruner is doing.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use sapwood_chain::ChainState;
-use sapwood_store::{Cursor, DueRecord, Store, StoreError};
-use sapwood_types::{
-    DecodeError, Height,
-    codec::{Reader, Writer},
-};
+use sapwood_ledger::{Cursor, DueRecord, StoreError};
+use sapwood_types::{DecodeError, Height};
 use serde::Serialize;
 
 use crate::{
@@ -18,44 +15,17 @@ use crate::{
     retained::UnreadableRecord,
     safety::Situation,
     service::Shared,
-    text,
+    text, totals,
 };
 
-/// Entries of the due index that are counted one by one. What lies beyond is estimated.
-const COUNTED: usize = 10_000;
-
-/// How much is waiting to be deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Backlog {
-    /// Due records that the holds let go and that have not been looked at.
-    pub records: u64,
-    /// Whether that is an estimate.
-    pub estimated: bool,
-}
-
-/// Counts due records up to a settled height. Beyond a limit goes by how many there were a block so far.
-pub(crate) async fn estimate_backlog(
-    store: &dyn Store,
-    up_to: Option<Height>,
-    after: Option<Cursor>,
-) -> Result<Backlog, StoreError> {
-    let Some(up_to) = up_to else { return Ok(Backlog::default()) };
-    let page = store.due(up_to, after, COUNTED).await?;
-    let counted = page.items.len() as u64;
-    let (Some(first), Some(last), true) = (page.items.first(), page.items.last(), page.next.is_some()) else {
-        return Ok(Backlog { records: counted, estimated: false });
-    };
-    let blocks = |upper: Height| u64::from(upper.above(first.settled_at)) + 1;
-    let records = counted * blocks(up_to) / blocks(last.settled_at);
-    Ok(Backlog { records: records.max(counted + 1), estimated: true })
-}
+/// Entries of the due index that are looked through for the oldest that was not retained.
+const LISTED: usize = 10_000;
 
 /// The name of the note that has the totals.
 pub const TOTALS_NOTE: &str = "pruner/totals";
-const TOTALS_VERSION: u8 = 1;
 
-/// What all jobs have done since the store was made. Written down about once a second while there is something to count, and when the pruner
-/// stops: a process that is killed may forget the last second.
+/// What all jobs have done since the store was made. Written down about once a second while something is deleted, and when the pruner stops: a
+/// process that is killed may forget the last second of it, and the jobs and retained records since then.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     /// Jobs that are over.
@@ -75,34 +45,12 @@ pub struct Totals {
 impl Totals {
     /// The totals as they were left in the store.
     pub(crate) fn decode(note: Bytes) -> Result<Self, DecodeError> {
-        let mut from = Reader::new(note);
-        from.version(TOTALS_NOTE, TOTALS_VERSION)?;
-        let mut totals = Totals {
-            jobs: from.varint("jobs")?,
-            deleted: from.varint("deleted")?,
-            bytes_freed: from.varint("bytes freed")?,
-            bodies_deleted: from.varint("bodies deleted")?,
-            ..Totals::default()
-        };
-        while from.left() > 0 {
-            let reason = String::from_utf8_lossy(&from.sized("reason")?).into_owned();
-            totals.kept.insert(reason, from.varint("kept")?);
-        }
-        from.end(TOTALS_NOTE)?;
-        Ok(totals)
+        let ([jobs, deleted, bytes_freed, bodies_deleted], kept) = totals::decode(note)?;
+        Ok(Totals { jobs, deleted, bytes_freed, bodies_deleted, kept, records_per_second: None })
     }
 
     pub(crate) fn encode(&self) -> Bytes {
-        let mut to = Writer::with_capacity(64);
-        to.u8(TOTALS_VERSION);
-        for count in [self.jobs, self.deleted, self.bytes_freed, self.bodies_deleted] {
-            to.varint(count);
-        }
-        for (reason, count) in &self.kept {
-            to.sized(reason.as_bytes());
-            to.varint(*count);
-        }
-        Bytes::from(to.finish())
+        totals::encode([self.jobs, self.deleted, self.bytes_freed, self.bodies_deleted], &self.kept)
     }
 
     pub(crate) fn add(&mut self, counts: &JobCounts, durations: &JobDurations) {
@@ -145,21 +93,25 @@ pub struct PrunerStatus {
     pub holds: Vec<HoldView>,
     /// Where the next job goes on in the due index, as hexadecimal digits.
     pub cursor: Option<String>,
-    /// What may go and has not been looked at.
-    pub backlog: Backlog,
+    /// Due records that the holds let go and that are still there, without those that were looked at and retained.
+    pub backlog_records: u64,
     /// Blocks between the oldest record that is due by age and has not been looked at, and the newest. Holds make it grow.
     pub lag_blocks: u32,
+    /// The height at which the oldest record became due that the holds let go and that has not been looked at. `None` if there is none.
+    #[serde(serialize_with = "text::height_option")]
+    pub oldest_due_at: Option<Height>,
     /// When the backlog will be gone, as far as can be told.
     #[serde(serialize_with = "text::seconds_option")]
     pub catch_up: Option<Duration>,
-    /// Records retained although they are due, by reason: by the last whole look through the due index, and what was looked at since. A
-    /// whole look comes with each start, each minute (`look_every`) and on demand.
+    /// Records that are retained and would be deleted otherwise, by reason. `child_unmined`, `preserved`, `locked`, `not_deep_enough`,
+    /// `retention_off` and `held` are counted by the store with each write. `unreadable`, `external_body` and `child_disagrees` are what the
+    /// last whole look through the due index found, and what was looked at since.
     pub blocked: BTreeMap<String, u64>,
     /// Records that cannot be read, the first hundred by id. They are retained, and stop nothing else.
     pub unreadable: Vec<UnreadableRecord>,
     /// Blocks a record is kept after it settled.
     pub retention: u32,
-    /// The job under way.
+    /// The job that runs.
     pub running: Option<Job>,
     /// The job that is over last.
     pub last_job: Option<Job>,
@@ -167,41 +119,59 @@ pub struct PrunerStatus {
     pub totals: Totals,
 }
 
-/// Figures that take reading the due index.
+/// What is measured for status and metrics.
 struct Measured {
     situation: Option<Situation>,
-    backlog: Backlog,
+    backlog: u64,
+    blocked: BTreeMap<String, u64>,
     lag_blocks: u32,
+    /// See [`PrunerStatus::oldest_due_at`].
+    oldest_due_at: Option<Height>,
     catch_up: Option<Duration>,
 }
 
 impl Shared {
     async fn measured(&self) -> Result<Measured, StoreError> {
         let Some(situation) = Situation::of(self, None).await? else {
-            let (backlog, catch_up) = (Backlog::default(), Some(Duration::ZERO));
-            return Ok(Measured { situation: None, backlog, lag_blocks: 0, catch_up });
+            return Ok(Measured {
+                situation: None,
+                backlog: 0,
+                blocked: self.blocked(None).await?,
+                lag_blocks: 0,
+                oldest_due_at: None,
+                catch_up: Some(Duration::ZERO),
+            });
         };
+        let blocked = self.blocked(Some(&situation)).await?;
         let position = self.position.lock().clone();
-        let mut backlog = estimate_backlog(&*self.store, situation.settled_up_to(), position.clone()).await?;
-        let lag_blocks = match situation.due_by_age() {
+        let backlog = match situation.settled_up_to() {
             None => 0,
+            Some(up_to) => {
+                let settled = self.store.settled_between(Height::GENESIS, up_to).await?;
+                settled.saturating_sub(self.found.lock().due())
+            }
+        };
+        let (lag_blocks, oldest_due_at) = match situation.due_by_age() {
+            None => (0, None),
             Some(up_to) => {
                 // After a whole look what is left up to there is retained: it was looked at.
                 let looked_up_to = *self.looked_up_to.lock();
-                let listed = self.store.due(up_to, position, COUNTED).await?.items;
+                let listed = self.store.due(up_to, position, LISTED).await?.items;
                 let retained = |due: &&DueRecord| Some(due.settled_at) <= looked_up_to;
                 let retained = listed.iter().take_while(retained).count();
-                backlog.records = backlog.records.saturating_sub(retained as u64);
-                listed.get(retained).map_or(0, |oldest| up_to.above(oldest.settled_at) + 1)
+                let oldest = listed.get(retained).map(|oldest| oldest.settled_at);
+                let lag = oldest.map_or(0, |oldest| up_to.above(oldest) + 1);
+                let released = oldest.filter(|oldest| Some(*oldest) <= situation.settled_up_to());
+                (lag, released.map(|oldest| oldest.plus(situation.policy.retention)))
             }
         };
         let rate = self.totals.lock().records_per_second;
-        let catch_up = match (backlog.records, rate) {
+        let catch_up = match (backlog, rate) {
             (0, _) => Some(Duration::ZERO),
             (records, Some(rate)) => Duration::try_from_secs_f64(records as f64 / rate).ok(),
             (_, None) => None,
         };
-        Ok(Measured { situation: Some(situation), backlog, lag_blocks, catch_up })
+        Ok(Measured { situation: Some(situation), backlog, blocked, lag_blocks, oldest_due_at, catch_up })
     }
 
     /// Shows backlog and lag in the metrics. If they cannot be read, the next job says why.
@@ -212,9 +182,9 @@ impl Shared {
     }
 
     fn show(&self, measured: &Measured) {
-        self.metrics.backlog.set(measured.backlog.records as i64);
+        self.metrics.backlog.set(measured.backlog as i64);
         self.metrics.lag.set(measured.lag_blocks.into());
-        self.metrics.blocked(&self.found.lock().by_reason());
+        self.metrics.blocked(&measured.blocked);
         self.metrics.catch_up.set(measured.catch_up.map_or(-1, |catch_up| catch_up.as_secs() as i64));
         if let Some(situation) = &measured.situation {
             self.note_situation(situation);
@@ -257,7 +227,7 @@ impl PrunerHandle {
     pub async fn status(&self) -> Result<PrunerStatus, StoreError> {
         let shared = &self.shared;
         let measured = shared.measured().await?;
-        // Whoever reads both finds the same figures in them.
+        // Metrics and status show the same.
         shared.show(&measured);
         let running = shared.jobs.newest_that(|state| state == JobState::Running);
         let state = shared.state_in_words(&measured, running.as_ref());
@@ -265,12 +235,8 @@ impl PrunerHandle {
         let cursor = shared.position.lock().as_ref().map(hexadecimal);
         let situation = measured.situation.as_ref();
         let holds = match situation {
-            Some(situation) => situation.views(&shared.holds),
+            Some(situation) => shared.hold_views(situation).await?,
             None => self.list_holds().await?,
-        };
-        let (blocked, unreadable) = {
-            let found = shared.found.lock();
-            (found.by_reason(), found.named())
         };
         Ok(PrunerStatus {
             enabled: shared.is_enabled(),
@@ -281,55 +247,16 @@ impl PrunerHandle {
             decided_by: situation.and_then(Situation::decided_by),
             holds,
             cursor,
-            backlog: measured.backlog,
+            backlog_records: measured.backlog,
             lag_blocks: measured.lag_blocks,
+            oldest_due_at: measured.oldest_due_at,
             catch_up: measured.catch_up,
-            blocked,
-            unreadable,
+            blocked: measured.blocked,
+            unreadable: shared.found.lock().named(),
             retention: self.policy().retention,
             running,
             last_job: shared.jobs.newest_that(|state| state.is_over() && state != JobState::Superseded),
             totals: shared.totals.lock().clone(),
         })
-    }
-}
-
-impl fmt::Display for PrunerStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let height = |height: Option<Height>| height.map_or("none".into(), text::at);
-        writeln!(f, "state        {}", self.state)?;
-        writeln!(f, "height       {} ({})", height(self.height), self.chain)?;
-        let because = self.decided_by.as_ref().map_or(String::new(), |hold| format!(", because of {hold}"));
-        writeln!(f, "safe height  {}{because}", height(self.safe_height))?;
-        let about = if self.backlog.estimated { "about " } else { "" };
-        write!(f, "backlog      {about}{} records", text::figure(self.backlog.records))?;
-        match self.catch_up {
-            Some(catch_up) if self.backlog.records > 0 => {
-                writeln!(f, ", gone in about {} s", catch_up.as_secs())?
-            }
-            _ => writeln!(f)?,
-        }
-        writeln!(f, "lag          {} blocks", text::figure(self.lag_blocks))?;
-        if !self.blocked.is_empty() {
-            writeln!(f, "blocked      {}", text::reasons(&self.blocked))?;
-        }
-        for record in &self.unreadable {
-            writeln!(f, "unreadable   {}: {}", record.txid, record.error)?;
-        }
-        let Totals { jobs, deleted, bytes_freed, .. } = &self.totals;
-        let bytes = text::bytes(*bytes_freed);
-        writeln!(
-            f,
-            "so far       {} records deleted ({bytes}) in {} jobs",
-            text::figure(*deleted),
-            text::figure(*jobs)
-        )?;
-        if let Some(job) = &self.last_job {
-            writeln!(f, "last         {job}")?;
-        }
-        for hold in &self.holds {
-            writeln!(f, "hold         {hold}")?;
-        }
-        Ok(())
     }
 }

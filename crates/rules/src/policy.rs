@@ -12,7 +12,7 @@ pub const DEFAULT_PARENT_PRESERVATION: u32 = 10 * 144;
 /// How long things are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Blocks a record is kept after it settled. Nothing (0) keeps every record for ever.
+    /// Blocks a record is kept after it settled. 0: records are never pruned.
     pub retention: u32,
     /// How deep a reorganisation can be taken back. Undo data is kept this far.
     pub reorg_window: u32,

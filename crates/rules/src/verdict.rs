@@ -145,6 +145,28 @@ pub enum KeepReason {
 }
 
 impl KeepReason {
+    /// Every short fixed name there is.
+    pub const LABELS: [&str; 18] = [
+        "creating",
+        "reassigned",
+        "locked",
+        "preserved",
+        "conflict_still_needed",
+        "unmined",
+        "unspent",
+        "child_unmined",
+        "child_unstable",
+        "too_young",
+        "retention_off",
+        "held",
+        "above_tip",
+        "undoable",
+        "child_disagrees",
+        "unreadable",
+        "body_first",
+        "external_body",
+    ];
+
     /// A short fixed name, for metrics and counters.
     pub fn label(&self) -> &'static str {
         match self {
@@ -182,8 +204,8 @@ pub enum ChildEvidence {
     Absent,
 }
 
-/// Why the record's own content keeps it, looking at nothing else. `None` if it is settled.
-fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
+/// Returns why the record's own content keeps it, looking at nothing else. `None` if it is settled.
+pub fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
     if head.creating {
         return Some(KeepReason::Creating);
     }
@@ -303,6 +325,11 @@ pub fn check_child(
     Err(KeepReason::ChildUnstable { child: Some(child), mined_at, stable_at })
 }
 
+/// The verb after a number.
+fn is_or_are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
 impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let child_text =
@@ -315,13 +342,16 @@ impl fmt::Display for KeepReason {
             KeepReason::Locked => write!(f, "it is locked"),
             KeepReason::Preserved { until } => write!(f, "it is preserved until height {until}"),
             KeepReason::ConflictStillNeeded { claimed } => {
+                let are = is_or_are(*claimed);
                 write!(
                     f,
-                    "it lost against another transaction, but {claimed} of its outputs are still claimed"
+                    "it lost against another transaction, but {claimed} of its outputs {are} still claimed"
                 )
             }
             KeepReason::Unmined { since } => write!(f, "it has not been mined since height {since}"),
-            KeepReason::Unspent { outputs, .. } => write!(f, "{outputs} of its outputs are not spent"),
+            KeepReason::Unspent { outputs, .. } => {
+                write!(f, "{outputs} of its outputs {} not spent", is_or_are(*outputs))
+            }
             KeepReason::ChildUnmined { child } => write!(f, "{} is not mined", child_text(child)),
             KeepReason::ChildUnstable { child, mined_at, stable_at } => {
                 write!(f, "{} was mined at {mined_at} and is stable at {stable_at}", child_text(child))
@@ -371,6 +401,14 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::readings::example::{context, hold, parent_with_child};
+
+    #[test]
+    fn every_label_is_listed() {
+        let (_, label) = include_str!("verdict.rs").split_once("pub fn label(&self)").unwrap();
+        let body = label.split("\n    }\n").next().unwrap();
+        let labels: Vec<&str> = body.split("=> \"").skip(1).filter_map(|arm| arm.split('"').next()).collect();
+        assert_eq!(labels, KeepReason::LABELS);
+    }
 
     #[test]
     fn what_can_be_taken_back_stays_however_old_it_is_said_to_be() {

@@ -4,7 +4,16 @@ use std::{io::IsTerminal as _, sync::OnceLock};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::{EnvFilter, fmt, reload};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, fmt,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{Format, Writer},
+    },
+    registry::LookupSpan,
+    reload,
+};
 
 use crate::{
     bench,
@@ -56,7 +65,7 @@ enum Command {
     Import(Import),
     /// Show how a node is doing, or where a data directory stands.
     Status(ShowStatus),
-    /// Check every record, every index and the UTXO hash. Fails if anything is broken.
+    /// Check every record, every index, every body and the UTXO hash. Fails if anything is broken.
     Verify(Verify),
     /// Look up a transaction, an output or an address.
     #[command(subcommand)]
@@ -154,14 +163,41 @@ type SetLevel = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync
 
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
-/// What is logged at a level. Changes over REST and gRPC always are.
+/// What is logged at a level. Changes over REST and gRPC are too, unless it names `audit` itself.
 fn filter(level: &str) -> EnvFilter {
     EnvFilter::new(format!("audit=info,{level}"))
 }
 
+/// What RUST_LOG says. `None` if it says nothing.
+fn rust_log() -> Option<String> {
+    std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|level| !level.trim().is_empty())
+}
+
+/// Lines for people. They name their target only if it is `audit`, which there may be others that look for.
+struct Lines {
+    plain: Format,
+    audit: Format,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let format = if event.metadata().target() == "audit" { &self.audit } else { &self.plain };
+        format.format_event(context, writer, event)
+    }
+}
+
 /// Logs to standard error: what is printed is the answer.
 fn log(format: LogFormat, usual: EnvFilter) {
-    let wanted = EnvFilter::try_from_default_env().unwrap_or(usual);
+    let wanted = rust_log().map_or(usual, |level| filter(&level));
     // A log whose reader has gone is no reason to end.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = fmt()
@@ -171,7 +207,8 @@ fn log(format: LogFormat, usual: EnvFilter) {
         .with_ansi(colours);
     let set_level: SetLevel = match format {
         LogFormat::Text => {
-            let log = log.with_target(false).with_filter_reloading();
+            let lines = Lines { plain: Format::default().with_target(false), audit: Format::default() };
+            let log = log.event_format(lines).with_filter_reloading();
             let handle = log.reload_handle();
             log.init();
             Box::new(move |filter| handle.reload(filter))
@@ -190,7 +227,7 @@ fn log(format: LogFormat, usual: EnvFilter) {
 /// Changes the level of the log, unless RUST_LOG decides about it.
 pub(crate) fn set_level(level: &str) -> anyhow::Result<()> {
     if let Some(set_level) = SET_LEVEL.get()
-        && EnvFilter::try_from_default_env().is_err()
+        && rust_log().is_none()
     {
         set_level(filter(level)).context("log.level")?;
     }
@@ -240,6 +277,66 @@ mod tests {
             found == page,
             "docs/cli.md is not what the code says: set SAPWOOD_WRITE_DOCS=1 and run this test"
         );
+    }
+
+    /// The commands in a document: in code spans, and the lines of code blocks.
+    fn commands(text: &str) -> Vec<Vec<String>> {
+        let spans = text.split('`').skip(1).step_by(2).filter(|span| !span.contains('\n'));
+        let candidates = text.lines().chain(spans).map(str::trim).filter(|text| text.starts_with("sapwood "));
+        let of = |text: &str| {
+            let end = [" #", " >", " &&"].iter().filter_map(|mark| text.find(mark)).min();
+            let words = text[..end.unwrap_or(text.len())].split_whitespace().map(|word| match word {
+                "TXID" => "0".repeat(64),
+                "TXID:N" => format!("{}:0", "0".repeat(64)),
+                "HEIGHT" | "BLOCKS" => "1".into(),
+                word => word.trim_end_matches('…').to_owned(),
+            });
+            words.collect()
+        };
+        candidates.filter(|text| !text.contains('`')).map(of).collect()
+    }
+
+    /// What a node does for the admin token only.
+    fn needs_the_admin_token(words: &[String]) -> bool {
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        matches!(
+            words.as_slice(),
+            ["prune", "now" | "enable" | "disable", ..]
+                | ["hold", "set" | "release", ..]
+                | ["policy", "set", ..]
+                | ["verify", ..]
+                | ["get", "utxo-set", ..]
+        )
+    }
+
+    #[test]
+    fn commands_in_the_documents_are_understood_and_find_their_token() {
+        use clap::error::ErrorKind::{
+            DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand,
+        };
+        let mut whole = 0;
+        for document in ["README.md", "docs/operations.md"] {
+            let path = format!("{}/../../{document}", env!("CARGO_MANIFEST_DIR"));
+            for words in commands(&std::fs::read_to_string(path).unwrap()) {
+                let line = words.join(" ");
+                match Cli::try_parse_from(&words).map_err(|error| error.kind()) {
+                    Ok(_) => whole += 1,
+                    // Only its name is mentioned.
+                    Err(
+                        MissingRequiredArgument
+                        | MissingSubcommand
+                        | DisplayHelpOnMissingArgumentOrSubcommand,
+                    ) => continue,
+                    Err(kind) => panic!("{document}: {line}: {kind:?}"),
+                }
+                let named = words.iter().any(|word| word == "--data" || word == "--url");
+                assert!(
+                    named || !needs_the_admin_token(&words),
+                    "{document}: {line} gets a 401: give --data"
+                );
+            }
+        }
+        assert!(whole > 20, "{whole} commands were found");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Answers as people read them. What they are made from is the JSON of REST.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use sapwood_pruner::text::{bytes, counted, figure, reasons};
 use sapwood_server::{
@@ -26,6 +29,15 @@ fn block(block: Option<&BlockReport>) -> String {
     block.map_or("none".into(), |block| format!("{} ({})", figure(block.height), block.hash))
 }
 
+/// An amount in the smallest unit of Bitcoin, the only chain there is so far. `–` if it is not known.
+fn amount(value: Option<&str>) -> String {
+    match value.map(|text| (text, text.parse::<u64>())) {
+        None => "–".into(),
+        Some((_, Ok(value))) => format!("{} sat", figure(value)),
+        Some((text, Err(_))) => text.into(),
+    }
+}
+
 fn at(height: Option<u32>) -> String {
     height.map_or("none".into(), figure)
 }
@@ -47,12 +59,14 @@ pub(crate) fn status(status: &StatusReport) -> String {
     facts.add("records", format!("{}, {} unmined", figure(counts.records), figure(counts.unmined)));
     facts.add("unspent", counted(counts.unspent, "output"));
     facts.add("disk", bytes(disk.total_bytes));
-    for part in disk.parts.iter().filter(|part| part.bytes > 0) {
+    // Without an engine that tells its parts all is one part, and that is the total.
+    let parts = disk.parts.iter().filter(|part| part.bytes > 0 && part.bytes < disk.total_bytes);
+    for part in parts {
         facts.add("", format!("{:<16}{}", part.part, bytes(part.bytes)));
     }
     facts.add("pruning", if prune.enabled { prune.state.as_str() } else { "disabled" });
     let retention = prune.policy.retention;
-    let kept = if retention == 0 { "for ever".into() } else { counted(retention, "block") };
+    let kept = if retention == 0 { "never pruned".into() } else { counted(retention, "block") };
     let window = counted(prune.policy.reorg_window, "block");
     facts.add("policy", format!("retention {kept}, reorg window {window}"));
     match ready.ready {
@@ -86,7 +100,7 @@ fn output_state(output: &OutputView) -> String {
 
 /// Amount, address or script, and state of an output.
 fn output_line(output: &OutputView) -> String {
-    let value = output.value.as_deref().unwrap_or("–");
+    let value = amount(output.value.as_deref());
     let script = output.script.as_ref().map(|script| format!("script:{script}"));
     let place = output.address.clone().or(script).unwrap_or_default();
     format!("{value} {place} {}", output_state(output)).replace("  ", " ")
@@ -108,7 +122,7 @@ pub(crate) fn tx(tx: &TxView) -> String {
         format!("{}, version {}, lock time {}{coinbase}", bytes(tx.size.into()), tx.version, tx.locktime),
     );
     if let Some(fee) = &tx.fee {
-        facts.add("fee", fee);
+        facts.add("fee", amount(Some(fee)));
     }
     if let Some(height) = tx.spendable_from {
         facts.add("spendable", format!("from {}", figure(height)));
@@ -123,7 +137,7 @@ pub(crate) fn tx(tx: &TxView) -> String {
         facts.add("body", body);
     }
     for input in &tx.inputs {
-        let value = input.value.as_deref().unwrap_or_default();
+        let value = input.value.as_deref().map_or(String::new(), |value| amount(Some(value)));
         let address = input.address.as_deref().unwrap_or_default();
         facts.add("input", format!("{}:{} {value} {address}", input.txid, input.vout).trim_end());
     }
@@ -143,7 +157,7 @@ pub(crate) fn utxo(utxo: &UtxoView) -> String {
     let output = &utxo.output;
     facts.add("output", format!("{}:{}", output.txid, output.vout));
     facts.add("state", output_state(output));
-    facts.add("value", output.value.as_deref().unwrap_or("–"));
+    facts.add("value", amount(output.value.as_deref()));
     if let Some(address) = &output.address {
         facts.add("address", address);
     }
@@ -163,7 +177,7 @@ pub(crate) fn utxo_set(set: &UtxoSetView) -> String {
     facts.add("applied", block(set.applied.as_ref()));
     facts.add("outputs", set.outputs.map_or("–".into(), figure));
     facts.add("transactions", set.transactions.map_or("–".into(), figure));
-    facts.add("value", set.value.as_deref().unwrap_or("–"));
+    facts.add("value", amount(set.value.as_deref()));
     facts.add("muhash", set.muhash.as_deref().unwrap_or("–"));
     facts.0
 }
@@ -174,10 +188,11 @@ pub(crate) fn utxos(page: &UtxoPage) -> String {
     for utxo in &page.items {
         let output = &utxo.output;
         let height = utxo.mined_at.map_or("unmined".into(), |height| format!("mined at {}", figure(height)));
-        let value = output.value.as_deref().unwrap_or("–");
+        let value = amount(output.value.as_deref());
         let _ = writeln!(text, "{}:{} {value} {height}", output.txid, output.vout);
     }
-    let _ = writeln!(text, "{} worth {}", counted(page.items.len() as u64, "output"), page.value);
+    let _ =
+        writeln!(text, "{} worth {}", counted(page.items.len() as u64, "output"), amount(Some(&page.value)));
     if let Some(note) = &page.note {
         let _ = writeln!(text, "note: {note}");
     }
@@ -201,7 +216,7 @@ pub(crate) fn explanation(explained: &ExplanationView) -> String {
         let _ = writeln!(text, "prunable from {} on, if nothing changes but the height", figure(height));
     }
     if let Some(needs) = &explained.needs {
-        let _ = writeln!(text, "first {needs}");
+        let _ = writeln!(text, "{needs}");
     }
     if let Some(blocked) = &explained.blocked {
         let _ = writeln!(text, "now no record is deleted, because {blocked}");
@@ -246,7 +261,7 @@ pub(crate) fn policy(view: &PolicyView) -> String {
     for (name, origin) in &view.origins {
         let value = numbers[name].as_u64().unwrap_or_default();
         let kept =
-            if value == 0 && name == "retention" { "for ever".into() } else { counted(value, "block") };
+            if value == 0 && name == "retention" { "never pruned".into() } else { counted(value, "block") };
         let configured = format!("the configuration says {}", figure(origin.configured));
         let whence = match (origin.from.as_str(), origin.at, &origin.by) {
             ("run_time", Some(at), Some(by)) => format!("set by {by} at {}; {configured}", time(at)),
@@ -258,9 +273,13 @@ pub(crate) fn policy(view: &PolicyView) -> String {
     text
 }
 
-/// A Unix timestamp as people read it.
-fn time(at: u64) -> impl std::fmt::Display {
-    humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + std::time::Duration::from_secs(at))
+/// A Unix timestamp as people read it. One beyond the year 9999 stays a number.
+fn time(at: u64) -> String {
+    const YEAR_10000: u64 = 253_402_300_800;
+    match at {
+        YEAR_10000.. => format!("Unix timestamp {at}"),
+        _ => humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
+    }
 }
 
 /// A job.
@@ -305,20 +324,32 @@ pub(crate) fn prune(prune: &PruneReport) -> String {
     facts.add("state", if prune.enabled { prune.state.as_str() } else { "disabled" });
     let because = prune.decided_by.as_ref().map_or(String::new(), |hold| format!(", because of {hold}"));
     facts.add("safe height", format!("{}{because}", at(prune.safe_height)));
-    let about = if prune.backlog_estimated { "about " } else { "" };
     let left = match prune.catch_up_seconds {
         Some(seconds) if prune.backlog_records > 0 => format!(", done in about {seconds:.0} s"),
         _ => String::new(),
     };
-    facts.add("backlog", format!("{about}{}{left}", counted(prune.backlog_records, "record")));
+    facts.add("backlog", format!("{}{left}", counted(prune.backlog_records, "record")));
     if let Some(lag) = prune.lag_blocks {
         facts.add("lag", counted(lag, "block"));
+    }
+    if !prune.blocked.is_empty() {
+        facts.add("blocked", reasons(&prune.blocked));
+    }
+    for record in &prune.unreadable {
+        facts.add("unreadable", format!("{}: {}", record.txid, record.error));
+    }
+    if let Some(blocks) = prune.oldest_prunable_blocks {
+        let seconds = prune.oldest_prunable_seconds.map_or(String::new(), |seconds| format!(", {seconds} s"));
+        facts.add("oldest", format!("prunable for {}{seconds}", counted(blocks, "block")));
     }
     let totals = &prune.totals;
     let (deleted, jobs) = (counted(totals.deleted, "record"), counted(totals.jobs, "job"));
     facts.add("so far", format!("{deleted} deleted ({}) in {jobs}", bytes(totals.bytes_freed)));
     if !totals.retained.is_empty() {
-        facts.add("retained", reasons(&totals.retained));
+        facts.add(
+            "retained",
+            format!("so far, each time a record was looked at: {}", reasons(&totals.retained)),
+        );
     }
     if let Some(last) = prune.newest_jobs.iter().find(|job| job.ended_at.is_some()) {
         facts.add("last", job(last));
@@ -340,8 +371,12 @@ pub(crate) fn hold(hold: &HoldReport) -> String {
         (false, Some(at)) => format!(", until {}", time(at)),
         (false, None) => String::new(),
     };
+    let retains = match hold.retained_records {
+        0 => String::new(),
+        records => format!("; it retains {}", counted(records, "due record")),
+    };
     let decides = if hold.decides { "; it decides the safe height" } else { "" };
-    format!("{} of {} {from}{end}: {}{decides}", hold.name, hold.owner, hold.reason)
+    format!("{} of {} {from}{end}: {}{retains}{decides}", hold.name, hold.owner, hold.reason)
 }
 
 /// Holds.
@@ -377,4 +412,53 @@ pub(crate) fn verified(found: &VerifyView) -> String {
         text += "nothing is broken\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_server::status::UnreadableReport;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn n5_amounts_have_a_unit_and_a_need_is_not_announced_twice() {
+        assert_eq!(amount(Some("5000000000")), "5,000,000,000 sat");
+        assert_eq!((amount(None), amount(Some("1.5"))), ("–".into(), "1.5".into()));
+        let explained = json!({ "txid": "", "stored": true, "state": "", "verdict": "", "prunable": false, "guards": [],
+            "needs": "something has to happen first: 1 of its outputs is not spent" });
+        let explained = serde_json::from_value::<ExplanationView>(explained).unwrap();
+        assert!(
+            explanation(&explained)
+                .ends_with("\nsomething has to happen first: 1 of its outputs is not spent\n")
+        );
+    }
+
+    #[test]
+    fn any_end_of_a_hold_is_shown() {
+        let until = |expires: u64| {
+            let held = json!({ "name": "far", "kind": "operator", "owner": "me", "expires": expires, "reason": "", "expired": false,
+                "decides": false, "retained_records": 0 });
+            hold(&serde_json::from_value::<HoldReport>(held).unwrap())
+        };
+        assert!(until(1_794_975_948).contains("until 2026-11-18T"), "{}", until(1_794_975_948));
+        assert!(until(253_402_300_799).contains("until 9999-12-31T23:59:59Z"));
+        for far in [253_402_300_800, 99_999_999_999_999_999, u64::MAX] {
+            assert!(until(far).contains(&format!("until Unix timestamp {far}")), "{}", until(far));
+        }
+    }
+
+    #[test]
+    fn m10_prune_status_tells_what_blocks_deletion_and_what_cannot_be_read() {
+        let mut report = PruneReport { enabled: true, state: "idle".into(), ..PruneReport::default() };
+        assert!(!super::prune(&report).contains("blocked"));
+        report.blocked = [("held".to_owned(), 1200), ("unreadable".to_owned(), 1)].into();
+        report.unreadable = vec![UnreadableReport { txid: "ab".into(), error: "it is cut".into() }];
+        report.totals.retained = [("held".to_owned(), 5000)].into();
+        let text = super::prune(&report);
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert!(line("blocked").contains("1,200") && line("blocked").contains("held"), "{text}");
+        assert!(line("unreadable").ends_with("ab: it is cut"), "{text}");
+        assert!(line("retained").contains("so far") && line("retained").contains("5,000"), "{text}");
+    }
 }

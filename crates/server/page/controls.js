@@ -212,7 +212,7 @@ async function setHold(event) {
   const { name, owner, keep_from, hours, reason } = Object.fromEntries(new FormData(event.target));
   const hold = {
     owner, reason, keep_from: keep_from === "" ? null : Number(keep_from),
-    expires: hours === "" ? null : Math.floor(Date.now() / 1000) + Number(hours) * 3600,
+    expires: hours === "" ? null : Math.floor(Date.now() / 1000 + Number(hours) * 3600),
   };
   try {
     await request("PUT", `holds/${encodeURIComponent(name)}`, hold);

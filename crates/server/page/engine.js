@@ -2,7 +2,7 @@
 import { el, facts, part, table } from "/dom.js";
 import { bytes, duration, ms, number, orDash } from "/format.js";
 
-const STATS = [["keys_estimate", "Keys", number], ["sst_bytes", "Files", bytes], ["memtable_bytes", "Memtables", bytes], ["live_data_bytes_estimate", "Live data", bytes],
+const STATS = [["rows_estimate", "Keys", number], ["disk_bytes", "Files", bytes], ["memory_bytes", "Memtables", bytes], ["live_data_bytes_estimate", "Live data", bytes],
   ["level0_files", "Level 0", number], ["pending_compaction_bytes", "To compact", bytes], ["background_errors", "Errors", number]];
 /** Left out on a phone. */
 const EXTRA = ["live_data_bytes_estimate", "level0_files", "pending_compaction_bytes"];

@@ -2,11 +2,13 @@
 // linked to and the browser's buttons lead back and forth.
 import { api } from "/client.js";
 import { byId, el, placeOf } from "/dom.js";
+import { short } from "/format.js";
 import { addressView, blockView, outputView, transactionView } from "/views.js";
 
 const HASH = /^[0-9a-f]{64}$/i;
 const OUTPUT = /^[0-9a-f]{64}:\d{1,10}$/i;
 const HEIGHT = /^\d{1,10}$/;
+const DIGITS = /^[0-9a-f]+$/i;
 const VIEWS = { tx: transactionView, output: outputView, block: blockView, address: addressView };
 
 const place = byId("found");
@@ -45,7 +47,8 @@ async function show() {
     await VIEWS[what.kind](what, { draw, chain });
   } catch (error) {
     const title = error.status === 410 ? "Pruned" : error.status === 404 ? "Not found" : "That did not work";
-    draw(title, el("p", {}, error.message));
+    const text = what.kind === "address" && error.status === 422 ? notOne(what.id, error.message) : error.message;
+    draw(title, el("p", {}, text));
   }
   if (mine === turn) {
     place.scrollIntoView({ block: "nearest" });
@@ -53,10 +56,16 @@ async function show() {
   }
 }
 
+/** Words for a text that names nothing. */
+const notOne = (text, why) => `“${text}” is neither a txid or block hash (64 digits), an output (txid:number), a height nor an address. ${why}`;
+
 /** The kind of thing that a text from the search box names. A hash may be that of a transaction or of a block: the node knows. */
 async function kindOf(text) {
   if (OUTPUT.test(text)) return "output";
   if (HEIGHT.test(text)) return "block";
+  if (DIGITS.test(text) && !HASH.test(text) && chain.startsWith("bitcoin")) {
+    throw new Error(notOne(text, `It has ${text.length} digits. A locking script is looked up as script:${short(text)}.`));
+  }
   if (!HASH.test(text)) return "address";
   const known = (path) => api(path).then(() => true, (error) => { if (error.status === 404) return false; throw error; });
   if (await known(`txs/${text}?limit=1`)) return "tx";
@@ -68,9 +77,10 @@ async function look(text) {
   if (!wanted) return;
   const mine = ++turn;
   try {
-    const kind = await kindOf(wanted);
+    const [id, spends] = wanted.split("?spends=");
+    const kind = await kindOf(id);
     if (mine !== turn) return;
-    const next = placeOf(kind, wanted);
+    const next = placeOf(kind, id) + (spends ? `?spends=${spends}` : "");
     if (location.hash === next) show(); else location.hash = next;
   } catch (error) {
     frame("That did not work", el("p", {}, error.message));

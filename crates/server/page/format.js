@@ -29,8 +29,11 @@ export function duration(seconds) {
 /** A Unix timestamp as a time of day. */
 export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
-/** A Unix timestamp as a date and a time of day. */
-export const moment = (seconds) => new Date(seconds * 1000).toLocaleString("en-GB");
+/** A Unix timestamp as a date and a time of day. One that no calendar has stays a number. */
+export function moment(seconds) {
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? `Unix timestamp ${seconds}` : date.toLocaleString("en-GB");
+}
 
 /** A Unix timestamp as a time of day if it was today, else as a date. */
 export function when(seconds) {

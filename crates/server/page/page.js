@@ -8,7 +8,7 @@ import { showEngine } from "/engine.js";
 import { startExploring } from "/explore.js";
 import { clock } from "/format.js";
 import { showPruner } from "/pruner.js";
-import { loadUtxoSet, showNode, showTab } from "/vitals.js";
+import { showNode, showTab } from "/vitals.js";
 
 const REFRESH = Number(document.documentElement.dataset.refreshMs) || 1000;
 const DAY_EVERY = 30_000;
@@ -94,7 +94,7 @@ async function refresh() {
   byId("lost").hidden = true;
   failures = 0;
   if (!started) await start(status);
-  await Promise.all([loadBlocks(status.chain.applied), loadUtxoSet(status.chain.applied)]);
+  await loadBlocks(status.chain.applied);
 }
 
 async function poll() {

@@ -4,7 +4,7 @@ import { bytes, clock, count, duration, moment, ms, number, orDash, words } from
 
 /** Every number of the policy: what it is called, and what it means. */
 export const POLICY = [
-  { key: "retention", name: "Retention", meaning: "Blocks a record is kept after it settled. 0 keeps every record for ever." },
+  { key: "retention", name: "Retention", meaning: "Blocks a record is kept after it settled. 0: records are never pruned." },
   { key: "reorg_window", name: "Reorg window", meaning: "How deep a reorg can be rolled back. At most the retention." },
   { key: "unmined_retention", name: "Unmined retention", meaning: "Blocks after which an unmined transaction is old and its parents are preserved." },
   { key: "parent_preservation", name: "Parent preservation", meaning: "Blocks for which those parents are preserved." },
@@ -40,12 +40,13 @@ function showState(status) {
   text("prune-state", now);
   byId("prune-state").title = now;
   const { totals } = prune;
-  const backlog = `${prune.backlog_estimated ? "about " : ""}${number(prune.backlog_records)}`;
   const bodies = totals.bodies_deleted ? ` and ${count(totals.bodies_deleted, "body").replace("bodys", "bodies")}` : "";
   part("prune-facts", [
     ["Safe to delete up to", orDash(prune.safe_height), prune.decided_by ? `decided by ${prune.decided_by}` : "the height of the chain"],
-    ["Ready to delete", backlog, prune.backlog_records && prune.catch_up_seconds != null ? `records, in ${duration(prune.catch_up_seconds)}` : "records"],
-    ["Waiting longest", orDash(prune.lag_blocks), "blocks since it was due"],
+    ["Ready to delete", number(prune.backlog_records), prune.backlog_records && prune.catch_up_seconds != null ? `records, in ${duration(prune.catch_up_seconds)}` : "records"],
+    ["Oldest of them", prune.oldest_prunable_blocks == null ? "–" : count(prune.oldest_prunable_blocks, "block"),
+      prune.oldest_prunable_blocks == null ? "none waits" : `since it was due${prune.oldest_prunable_seconds == null ? "" : `, ${duration(prune.oldest_prunable_seconds)}`}`],
+    ["Waiting longest", orDash(prune.lag_blocks), "blocks since it was due, held ones included"],
     ["Deleted", number(totals.deleted), "records so far"],
     ["Freed", bytes(totals.bytes_freed), `of records${bodies}`],
     ["Jobs", number(totals.jobs), "so far"],
@@ -58,13 +59,14 @@ function holdRow(hold, applied, release) {
   const behind = hold.keep_from == null || applied == null ? null : applied - hold.keep_from;
   const label = hold.expired ? tag("expired", "bad") : hold.decides ? tag("decides", "good") : hold.keep_from == null ? tag("not reported", "warn") : null;
   const distance = behind == null ? null : behind > 0 ? `${number(behind)} behind` : behind === 0 ? "at the tip" : `${number(-behind)} ahead`;
+  const retains = hold.retained_records ? `retains ${number(hold.retained_records)}` : null;
   return el("li", { className: hold.decides ? "decides" : "" },
     el("div", { className: "what" },
       el("p", {}, el("b", {}, hold.name), " ", label),
       el("p", { className: "quiet" }, hold.reason),
       el("p", { className: "quiet" }, `${hold.owner}${hold.expires == null ? "" : ` · ends ${moment(hold.expires)}`}`)),
     el("div", { className: "from" },
-      el("b", {}, hold.keep_from == null ? "everything" : `from ${number(hold.keep_from)}`), sub(distance ?? ""), el("span", { className: "sub age" }),
+      el("b", {}, hold.keep_from == null ? "everything" : `from ${number(hold.keep_from)}`), sub(distance ?? ""), sub(retains ?? ""), el("span", { className: "sub age" }),
       release && hold.kind !== "reorg_window" ? el("button", { type: "button", className: "link", onclick: () => release(hold.name) }, "release") : null));
 }
 
@@ -91,23 +93,23 @@ const REASONS = {
   external_body: "Its body cannot be deleted",
   child_disagrees: "A child is not where its parent remembers it",
   child_unmined: "A transaction that spends it is not mined",
-  child_unstable: "A transaction that spends it is not deep enough",
+  not_deep_enough: "Its block, or that of a transaction that spends it, is not deep enough",
+  retention_off: "The retention is 0: records are never pruned",
   held: "A hold still needs it",
   preserved: "It is preserved for an unmined child",
   locked: "It is locked",
-  reassigned: "One of its outputs was reassigned",
-  unspent: "It has an output that is not spent",
-  unmined: "It is not mined",
-  conflict_still_needed: "It conflicts with a transaction that is not deep enough",
-  undoable: "A rollback may still need it",
 };
 
-function showBlockers(prune) {
-  const list = Object.entries(prune.blocked).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
-  text("blockers-note", "records that are retained now");
-  part("blockers", list, () => list.length
-    ? meters(list.map(([reason, value]) => [words(reason), value, REASONS[reason]]), number)
-    : el("p", { className: "empty" }, "Nothing that is due has to stay."));
+/** Why, and which holds it is if it is one. */
+function reasonOf(reason, holds) {
+  const holding = holds.filter((hold) => hold.retained_records > 0).map((hold) => `${hold.name} (${number(hold.retained_records)})`);
+  return reason === "held" && holding.length ? `${REASONS.held}: ${holding.join(", ")}` : REASONS[reason];
+}
+
+function showBlockers({ blocked, holds }) {
+  const list = Object.entries(blocked).sort((a, b) => b[1] - a[1]).map(([reason, value]) => [words(reason), value, reasonOf(reason, holds)]);
+  text("blockers-note", "records that are retained and would be deleted otherwise");
+  part("blockers", list, () => list.length ? meters(list, number) : el("p", { className: "empty" }, "No record that is spent is retained."));
 }
 
 /* ---- jobs ---- */
@@ -137,7 +139,7 @@ function showJobs(prune) {
 
 /* ---- policy ---- */
 
-export const inBlocks = (key, value) => key === "retention" && value === 0 ? "for ever" : count(value, "block");
+export const inBlocks = (key, value) => key === "retention" && value === 0 ? "never pruned" : count(value, "block");
 
 const ORIGINS = { configuration: "From the configuration.", promise: "Promised earlier: longer than the configuration." };
 

@@ -1,5 +1,4 @@
 // The head of the page: which node, its vitals, its alerts, and what it says of its source.
-import { api } from "/client.js";
 import { byId, el, facts, figure, hashOf, part, pill, text, textToCopy } from "/dom.js";
 import { bytes, clock, count, duration, number, orDash, words } from "/format.js";
 
@@ -86,14 +85,7 @@ function showSource({ chain }) {
   text("progress-note", has ? `${number(applied)} of the ${number(has)} blocks of the source are applied` : `${number(applied)} applied`);
 }
 
-let set = null;
-
-/** Asks for the UTXO set of the last applied block. Without a hash that is kept with each block there is nothing to show. */
-export async function loadUtxoSet(applied) {
-  if (applied && applied.hash !== set?.applied?.hash) set = await api("utxo-set");
-}
-
-function showChain({ chain, counts, disk }) {
+function showChain({ chain, counts, disk, utxo_set: set }) {
   const best = chain.source?.best_height;
   part("chain-facts", [chain.tip, best, chain.rollback_floor, counts, disk.room, set], () => facts([
     chain.tip && ["Source's last block", hashOf("block", chain.tip.hash, "the hash of the source's last block"), `at height ${number(chain.tip.height)}`],

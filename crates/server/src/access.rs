@@ -114,7 +114,7 @@ pub enum Need {
 /// What a client has shown that it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It showed no token, or needed none.
+    /// It showed no valid token, and needed none.
     Anonymous,
     /// It has the read token.
     Reader,
@@ -140,6 +140,16 @@ pub struct Caller {
     pub peer: Option<SocketAddr>,
     /// What it may do.
     pub role: Role,
+}
+
+impl Caller {
+    /// Who asked for a change, in words: role, peer and interface.
+    pub fn over(&self, interface: &str) -> String {
+        match self.peer {
+            Some(peer) => format!("{} from {} over {interface}", self.role.name(), peer.ip().to_canonical()),
+            None => "a command on the data directory".into(),
+        }
+    }
 }
 
 /// Why a server does not start.
@@ -203,21 +213,23 @@ impl Access {
         self.decide(headers, Need::Admin).is_ok()
     }
 
+    /// What a request may do. A token that is offered is compared even where none is needed, so that only a valid one earns its role.
     fn decide(&self, headers: &HeaderMap, need: Need) -> Result<Role, Refusal> {
         let tokens = self.tokens.0.read();
-        if need == Need::Nothing || (need == Need::Read && self.loopback && tokens.read.is_none()) {
-            return Ok(Role::Anonymous);
-        }
+        let open = need == Need::Nothing || (need == Need::Read && self.loopback && tokens.read.is_none());
         if need == Need::Admin && tokens.admin.is_none() {
             return Err(Refusal::AdminUnset);
         }
-        let offered = bearer(headers).ok_or(Refusal::NoToken)?;
+        let Some(offered) = bearer(headers) else {
+            return if open { Ok(Role::Anonymous) } else { Err(Refusal::NoToken) };
+        };
         let is = |token: &Option<Secret>| token.as_ref().is_some_and(|token| token.is(offered));
         // Both are always compared, so that the time does not tell which one it is like.
         match (is(&tokens.admin), is(&tokens.read)) {
             (true, _) => Ok(Role::Admin),
-            (false, true) if need == Need::Read => Ok(Role::Reader),
+            (false, true) if need != Need::Admin => Ok(Role::Reader),
             (false, true) => Err(Refusal::NotAdmin),
+            (false, false) if open => Ok(Role::Anonymous),
             (false, false) => Err(Refusal::WrongToken),
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use bitcoin::{Address, Network, Script, address::NetworkUnchecked};
 use bytes::Bytes;
-use sapwood_types::TxId;
+use sapwood_types::{TxId, tx_file};
 
 /// What stands before a locking script in hexadecimal digits, for outputs that no address describes.
 pub const SCRIPT_PREFIX: &str = "script:";
@@ -84,15 +84,26 @@ impl ChainKind {
         }
     }
 
-    /// Whether a body is that of a transaction. On chains whose ids are not known to be hashes of bodies, every body is.
+    /// Checks that a body is that of a transaction: either as its chain writes it, or a [`tx_file`], which names its transaction. On a
+    /// chain whose ids are not known to be hashes, every body that is no such file passes.
     ///
     /// # Errors
     /// What is wrong, in words.
-    pub fn check_body(&self, txid: TxId, body: &[u8]) -> Result<(), String> {
-        let ChainKind::Bitcoin(_) = self else { return Ok(()) };
-        let tx: bitcoin::Transaction = bitcoin::consensus::deserialize(body)
-            .map_err(|error| format!("it is no transaction: {error}"))?;
-        let found = tx.compute_txid().to_string();
+    pub fn check_body(&self, txid: TxId, body: &Bytes) -> Result<(), String> {
+        let on_chain = match self {
+            ChainKind::Other(_) => None,
+            ChainKind::Bitcoin(_) => Some(bitcoin::consensus::deserialize::<bitcoin::Transaction>(body)),
+        };
+        let found = match on_chain {
+            // It goes first: a transaction of a strange version can begin like a file.
+            Some(Ok(tx)) => tx.compute_txid().to_string(),
+            _ if body.starts_with(&tx_file::MAGIC) => {
+                let tx = tx_file::decode(body.clone());
+                tx.map_err(|error| format!("it is no transaction file: {error}"))?.txid.to_string()
+            }
+            Some(Err(error)) => return Err(format!("it is no transaction: {error}")),
+            None => return Ok(()),
+        };
         if found == txid.to_string() { Ok(()) } else { Err(format!("it is that of transaction {found}")) }
     }
 
@@ -170,6 +181,41 @@ mod tests {
         let nonsense = regtest.parse(&"ä".repeat(500));
         assert!(
             matches!(&nonsense, Err(AddressError::Unreadable { text, .. }) if text.chars().count() == 101)
+        );
+    }
+
+    #[test]
+    fn h4_a_body_is_checked_in_either_form() {
+        let genesis = bitcoin::constants::genesis_block(Network::Regtest).txdata.remove(0);
+        let txid: TxId = genesis.compute_txid().to_string().parse().unwrap();
+        let on_chain = Bytes::from(bitcoin::consensus::serialize(&genesis));
+        let tx = |txid| sapwood_types::Tx {
+            txid,
+            version: 1,
+            locktime: 0,
+            fee: None,
+            size: 9,
+            coinbase: false,
+            inputs: Vec::new(),
+            outputs: vec![sapwood_types::Output::new(7, &b"to"[..])],
+            raw: Bytes::new(),
+        };
+        let (file, other) = (tx(txid).body_bytes(), TxId([9; 32]));
+        let bitcoin = ChainKind::Bitcoin(Network::Regtest);
+        for kind in [bitcoin.clone(), ChainKind::Other("synthetic".into())] {
+            assert_eq!(kind.check_body(txid, &on_chain), Ok(()), "{kind}");
+            assert_eq!(kind.check_body(txid, &file), Ok(()), "{kind}");
+            let wrong = kind.check_body(other, &file).unwrap_err();
+            assert!(wrong.contains(&txid.to_string()), "{kind}: {wrong}");
+            let cut = kind.check_body(txid, &file.slice(..file.len() - 1)).unwrap_err();
+            assert!(cut.contains("no transaction file"), "{kind}: {cut}");
+        }
+        assert!(bitcoin.check_body(other, &on_chain).unwrap_err().contains(&txid.to_string()));
+        assert!(
+            bitcoin
+                .check_body(txid, &Bytes::from_static(b"tampered"))
+                .unwrap_err()
+                .contains("no transaction")
         );
     }
 

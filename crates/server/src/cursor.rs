@@ -5,8 +5,10 @@
 //! belongs to another list or to the other order is refused instead of being taken as some place in this list.
 
 use bytes::Bytes;
-use sapwood_store::{Cursor, Order};
+use sapwood_ledger::{Cursor, Order};
 use sapwood_types::AddressHash;
+
+use crate::address::{bytes_of_hex, hex};
 
 /// Bytes of the check before the store's own cursor.
 const CHECK: usize = 8;
@@ -62,6 +64,21 @@ impl Listing {
     /// A cursor of the store, as it goes out.
     pub fn seal(&self, cursor: &Cursor) -> Bytes {
         [&self.check(self.order, &cursor.0)[..], &cursor.0].concat().into()
+    }
+
+    /// The same in hexadecimal digits.
+    pub fn seal_hex(&self, cursor: &Cursor) -> String {
+        hex(&self.seal(cursor))
+    }
+
+    /// The cursor of the store in hexadecimal digits that came back. `None` if none did: the first page is asked for.
+    ///
+    /// # Errors
+    /// As [`Listing::open`].
+    pub fn open_hex(&self, sealed: Option<&str>) -> Result<Option<Cursor>, CursorError> {
+        let Some(text) = sealed else { return Ok(None) };
+        let bytes = bytes_of_hex(text).map_err(|_| CursorError::NotOfThisList)?;
+        self.open(&bytes).map(Some)
     }
 
     /// The cursor of the store in what came back.

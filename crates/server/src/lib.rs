@@ -17,6 +17,7 @@
 pub mod access;
 pub mod address;
 mod audit;
+mod block_times;
 pub mod cursor;
 pub mod grpc;
 pub mod http;

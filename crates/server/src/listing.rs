@@ -1,13 +1,14 @@
-//! Lists of unspent outputs: what REST answers with, and what the command line prints.
+//! Lists of unspent outputs and of blocks: what REST answers with, and what the command line prints.
 
 use bytes::Bytes;
-use sapwood_store::{AddressKind, AddressQuery, Order, StoreError, StoreRead, Unreadable};
-use sapwood_types::AddressHash;
+use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Order, Store, StoreError, StoreRead, Unreadable};
+use sapwood_types::{AddressHash, Height};
 
 use crate::{
-    address::{ChainKind, bytes_of_hex, hex},
+    address::ChainKind,
+    block_times,
     cursor::{CursorError, Listing},
-    views::{UtxoPage, UtxoView},
+    views::{BlockPage, BlockSummary, UtxoPage, UtxoView},
 };
 
 /// How many outputs a page has unless asked otherwise.
@@ -78,13 +79,7 @@ pub async fn utxos<S: StoreRead + ?Sized>(
         Owner::Credential(credential) => (AddressKind::Credential, "credentials", *credential),
     };
     let listing = Listing::new(name, order, hash.0);
-    let after = match &cursor {
-        None => None,
-        Some(text) => {
-            let bytes = bytes_of_hex(text).map_err(|_| CursorError::NotOfThisList)?;
-            Some(listing.open(&bytes)?)
-        }
-    };
+    let after = listing.open_hex(cursor.as_deref())?;
     let page = store.by_address(AddressQuery { kind, hash, order, after, limit: limit as usize }).await?;
     let value: u128 = page.items.iter().map(|utxo| u128::from(utxo.output.value)).sum();
     let whole = cursor.is_none() && page.next.is_none() && page.unreadable.is_empty();
@@ -98,6 +93,53 @@ pub async fn utxos<S: StoreRead + ?Sized>(
         value: value.to_string(),
         total_value: whole.then(|| value.to_string()),
         note,
-        cursor: page.next.map(|next| hex(&listing.seal(&next))),
+        cursor: page.next.map(|next| listing.seal_hex(&next)),
+    })
+}
+
+/// A page of the blocks that can be rolled back, by height, with at most `limit` of them (at least 1).
+///
+/// # Errors
+/// [`ListError`] if the cursor is not allowed, or the store cannot be read.
+pub(crate) async fn blocks(
+    store: &dyn Store,
+    order: Order,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<BlockPage, ListError> {
+    let listing = Listing::new("blocks", order, []);
+    let after = match listing.open_hex(cursor)? {
+        None => None,
+        Some(Cursor(key)) => {
+            let key = key.as_ref().try_into().map_err(|_| CursorError::NotOfThisList)?;
+            Some(u32::from_be_bytes(key))
+        }
+    };
+    let (floor, last) = (store.undoable_from().await?, store.last_applied().await?);
+    let (Some(floor), Some(last)) = (floor, last) else {
+        return Ok(BlockPage { items: Vec::new(), cursor: None });
+    };
+    let (floor, end) = (floor.0, last.height.0.saturating_add(1));
+    let heights: Vec<u32> = match order {
+        Order::Ascending => {
+            let start = after.map_or(floor, |after| after.saturating_add(1).max(floor));
+            (start..end).take(limit + 1).collect()
+        }
+        Order::Descending => {
+            let end = after.map_or(end, |after| after.min(end));
+            (floor..end).rev().take(limit + 1).collect()
+        }
+    };
+    let mut found = Vec::with_capacity(limit);
+    for height in heights.iter().take(limit) {
+        // One that was rolled back meanwhile is left out.
+        found.extend(store.undo(Height(*height)).await?);
+    }
+    let times = block_times::of(store, &found).await?;
+    let next = heights.get(limit - 1).filter(|_| heights.len() > limit);
+    let seal = |height: &u32| listing.seal_hex(&Cursor(Bytes::copy_from_slice(&height.to_be_bytes())));
+    Ok(BlockPage {
+        items: found.iter().zip(times).map(|(undo, time)| BlockSummary::new(undo, time)).collect(),
+        cursor: next.map(seal),
     })
 }

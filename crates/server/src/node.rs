@@ -1,19 +1,20 @@
 //! What the servers are given.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use sapwood_chain::{Chain, Events, Progress};
+use sapwood_ledger::{AddressIndexing, Store};
 use sapwood_pruner::PrunerHandle;
-use sapwood_store::{AddressIndexing, Store};
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     address::ChainKind,
-    status::{History, Readiness, Sampler, StatusReport},
+    status::{Alert, AlertLevel, History, Readiness, Sampler, StatusReport},
 };
 
 /// The parts of a running node that servers look at and work on.
@@ -99,9 +100,10 @@ impl Node {
         tokio::spawn(async move {
             let mut timer = tokio::time::interval(every.max(Duration::from_millis(10)));
             timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            let mut active = BTreeSet::new();
             loop {
                 timer.tick().await;
-                sampler.sample().await;
+                log_alerts(&mut active, &sampler.sample().await.alerts);
             }
         })
     }
@@ -137,4 +139,20 @@ impl Node {
     pub fn history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
         self.sampler.history(read)
     }
+}
+
+/// Logs alerts that begin and alerts that are over, so that the log has them, too. `active` has the names of those that were there before.
+fn log_alerts(active: &mut BTreeSet<String>, alerts: &[Alert]) {
+    let names: BTreeSet<String> = alerts.iter().map(|alert| alert.name.clone()).collect();
+    for Alert { level, name, text } in alerts {
+        match level {
+            _ if active.contains(name) => {}
+            AlertLevel::Critical => tracing::error!(alert = name, "{text}"),
+            AlertLevel::Warning => tracing::warn!(alert = name, "{text}"),
+        }
+    }
+    for over in active.difference(&names) {
+        tracing::info!(alert = over, "the alert is over");
+    }
+    *active = names;
 }

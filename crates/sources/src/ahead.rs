@@ -2,10 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use sapwood_types::{Block, BlockHash, Height};
+use sapwood_types::{BlockHash, Height};
 use tokio::task::JoinHandle;
 
-use crate::{BlockSource, SourceError};
+use crate::{BlockSource, SourceBlock, SourceError};
 
 /// Reads the best chain of a source from a height upwards. Several blocks are fetched and decoded at once, and they come out in
 /// order. What is still being fetched when it is dropped is abandoned.
@@ -24,7 +24,7 @@ pub struct ReadAhead {
 }
 
 /// A block on its way. Aborted when dropped.
-struct Fetch(JoinHandle<Result<Option<Arc<Block>>, SourceError>>);
+struct Fetch(JoinHandle<Result<Option<SourceBlock>, SourceError>>);
 
 impl Drop for Fetch {
     fn drop(&mut self) {
@@ -47,8 +47,8 @@ impl ReadAhead {
     }
 
     /// The next block and those after it that have come already, up to so many. Nothing where [`next`](Self::next) has nothing.
-    pub async fn next_run(&mut self, most: usize) -> Result<Vec<Arc<Block>>, SourceError> {
-        let mut run: Vec<Arc<Block>> = self.next().await?.into_iter().collect();
+    pub async fn next_run(&mut self, most: usize) -> Result<Vec<SourceBlock>, SourceError> {
+        let mut run: Vec<SourceBlock> = self.next().await?.into_iter().collect();
         while !run.is_empty()
             && run.len() < most
             && self.coming.front().is_some_and(|first| first.0.is_finished())
@@ -56,7 +56,7 @@ impl ReadAhead {
             match self.next().await {
                 Ok(Some(block)) => run.push(block),
                 Ok(None) => break,
-                // The blocks before it are good. Whoever comes for more is told.
+                // The blocks before it are good. The next call returns the error.
                 Err(error) => {
                     self.failure = Some(error);
                     break;
@@ -68,7 +68,7 @@ impl ReadAhead {
 
     /// The next block. Nothing after the last one, or where the chain has become shorter. After an error there is nothing
     /// more to read: begin again.
-    pub async fn next(&mut self) -> Result<Option<Arc<Block>>, SourceError> {
+    pub async fn next(&mut self) -> Result<Option<SourceBlock>, SourceError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -90,12 +90,16 @@ impl ReadAhead {
         checked
     }
 
-    fn check(&mut self, block: Option<Arc<Block>>) -> Result<Option<Arc<Block>>, SourceError> {
+    fn check(&mut self, block: Option<SourceBlock>) -> Result<Option<SourceBlock>, SourceError> {
         let Some(block) = block else { return Ok(None) };
         if let Some(before) = self.before.filter(|before| *before != block.parent) {
-            return Err(SourceError::ChainChanged { height: block.height, parent: block.parent, before });
+            return Err(SourceError::ChainChanged {
+                height: block.point.height,
+                parent: block.parent,
+                before,
+            });
         }
-        self.before = Some(block.hash);
+        self.before = Some(block.point.hash);
         Ok(Some(block))
     }
 }

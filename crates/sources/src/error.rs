@@ -6,7 +6,7 @@ use sapwood_types::{BlockHash, Height};
 
 use crate::{
     ChainPoint,
-    bitcoin::{Network, convert::ConvertError, network, rpc::RpcError},
+    bitcoin::{self, BitcoinError},
 };
 
 /// A source could not do what was asked.
@@ -22,54 +22,6 @@ pub enum SourceError {
         /// What the system said.
         cause: String,
     },
-    /// There are no block files.
-    #[error(
-        "{path} has no block files (blk00000.dat and so on): give the `blocks` directory of a node, or the files themselves",
-        path = path.display()
-    )]
-    NoBlockFiles {
-        /// Where they were looked for.
-        path: PathBuf,
-    },
-    /// The block files have no blocks.
-    #[error(
-        "no block of {network} was found in {path} or any file beside it; its first bytes are {first}. \
-         {fix}",
-        path = path.display(),
-        fix = no_blocks_fix(first)
-    )]
-    NoBlocks {
-        /// The network that was asked for.
-        network: Network,
-        /// The first file that is not empty.
-        path: PathBuf,
-        /// What it begins with.
-        first: String,
-    },
-    /// The key file does not hold a key.
-    #[error(
-        "{path} should hold 8 bytes, the key over the block files, but has {length}: copy it again from the node",
-        path = path.display()
-    )]
-    XorKey {
-        /// The key file.
-        path: PathBuf,
-        /// How many bytes it has.
-        length: u64,
-    },
-    /// The blocks are another network's.
-    #[error(
-        "{path} begins with {magic}, not with that of {wanted}: {fix}",
-        path = path.display(), magic = network::describe_magic(*magic), fix = network_fix(*magic, *wanted)
-    )]
-    WrongNetwork {
-        /// The file.
-        path: PathBuf,
-        /// The network that was asked for.
-        wanted: Network,
-        /// The magic that was found.
-        magic: [u8; 4],
-    },
     /// A block is not what it should be.
     #[error("the block {place} is bad: {cause}. Get it again from another node")]
     BadBlock {
@@ -78,7 +30,7 @@ pub enum SourceError {
         /// Its hash, if it was known beforehand.
         hash: Option<BlockHash>,
         /// What is wrong with it.
-        cause: Box<ConvertError>,
+        cause: Box<BlockFault>,
     },
     /// The source went over to another chain while it was read.
     #[error(
@@ -104,9 +56,9 @@ pub enum SourceError {
         /// The lowest height that is remembered.
         remembered_from: Height,
     },
-    /// The node could not be asked.
+    /// Files or a node of Bitcoin cannot be read.
     #[error(transparent)]
-    Rpc(#[from] RpcError),
+    Bitcoin(#[from] BitcoinError),
     /// It is not known which applied block the source goes on from.
     #[error("the applied chain could not be read, so it is not known where the source goes on from: {cause}")]
     Applied {
@@ -135,6 +87,14 @@ impl SourceError {
     }
 }
 
+/// What is wrong with the bytes of a block, by chain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockFault {
+    /// It is no block of Bitcoin.
+    #[error(transparent)]
+    Bitcoin(#[from] bitcoin::ConvertError),
+}
+
 /// Where a block came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -161,22 +121,5 @@ impl fmt::Display for Place {
             Place::Node { url } => write!(f, "from {url}"),
             Place::BuiltIn => f.write_str("that the program brings along"),
         }
-    }
-}
-
-/// What to do about files that begin with these bytes.
-fn no_blocks_fix(first: &str) -> &'static str {
-    // gzip, zstd, bzip2 and xz.
-    let packed = ["1f8b", "28b52ffd", "425a68", "fd377a58"].iter().any(|magic| first.starts_with(magic));
-    match packed {
-        true => "It is compressed: unpack it first",
-        false => "If a newer node wrote the files, copy its xor.dat too",
-    }
-}
-
-fn network_fix(magic: [u8; 4], wanted: Network) -> String {
-    match Network::of_magic(magic) {
-        Some(found) => format!("say `--network {found}`, or give the files of {wanted}"),
-        None => format!("give the files of {wanted}"),
     }
 }

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sapwood_types::{Block, BlockHash, Height};
+use sapwood_types::{BlockHash, Height};
 use tokio::sync::Mutex;
 
-use crate::{BlockSource, ChainPoint, SourceError, SourceHeader, SourceView, bitcoin::Network};
+use crate::{BlockSource, ChainPoint, SourceBlock, SourceError, SourceHeader, SourceView};
 
 /// Opens a source.
 #[async_trait]
@@ -15,19 +15,18 @@ pub trait Open: Send + Sync {
     async fn open(&self) -> Result<Arc<dyn BlockSource>, SourceError>;
 }
 
-/// A Bitcoin source that is opened by the first call that needs it, so that a node can serve reads before its source is there. Until
+/// A source that is opened by the first call that needs it, so that a node can serve reads before its source is there. Until
 /// it is open every call tries again and returns the error.
 pub struct LazySource {
     name: String,
-    network: Network,
     opener: Box<dyn Open>,
     opened: Mutex<Option<Arc<dyn BlockSource>>>,
 }
 
 impl LazySource {
-    /// A source of `network` called `name` that `opener` opens.
-    pub fn new(name: String, network: Network, opener: impl Open + 'static) -> Self {
-        Self { name, network, opener: Box::new(opener), opened: Mutex::new(None) }
+    /// A source called `name` that `opener` opens.
+    pub fn new(name: String, opener: impl Open + 'static) -> Self {
+        Self { name, opener: Box::new(opener), opened: Mutex::new(None) }
     }
 
     async fn source(&self) -> Result<Arc<dyn BlockSource>, SourceError> {
@@ -61,11 +60,11 @@ impl BlockSource for LazySource {
         self.source().await?.header(hash).await
     }
 
-    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError> {
         self.source().await?.block(hash).await
     }
 
-    async fn block_at(&self, height: Height) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block_at(&self, height: Height) -> Result<Option<SourceBlock>, SourceError> {
         self.source().await?.block_at(height).await
     }
 
@@ -81,15 +80,7 @@ impl BlockSource for LazySource {
         self.source().await?.reject(hash).await
     }
 
-    fn subsidy(&self, height: Height) -> Option<u64> {
-        Some(self.network.subsidy(height))
-    }
-
     async fn first(&self) -> Result<Height, SourceError> {
         self.source().await?.first().await
-    }
-
-    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
-        self.network.allows_overwrite(height, hash)
     }
 }

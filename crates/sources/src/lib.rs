@@ -28,4 +28,6 @@ pub mod synthetic;
 pub use ahead::ReadAhead;
 pub use error::SourceError;
 pub use lazy::{LazySource, Open};
-pub use source::{BlockSource, ChainPoint, Gap, RejectedBranch, SourceHeader, SourceView, walk_parents};
+pub use source::{
+    BlockSource, ChainPoint, Gap, RejectedBranch, SourceBlock, SourceHeader, SourceView, walk_parents,
+};

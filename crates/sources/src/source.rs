@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sapwood_types::{Block, BlockHash, Height};
+use bytes::Bytes;
+use sapwood_types::{Block, BlockHash, BlockRules, Height};
 
 use crate::SourceError;
 
@@ -42,6 +43,23 @@ pub struct SourceHeader {
     pub time: u64,
     /// Whether it is on the chain the source holds for the best.
     pub on_best_chain: bool,
+}
+
+/// A block as its chain wrote it, and what it means for the UTXO set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceBlock {
+    /// Its place in the chain.
+    pub point: ChainPoint,
+    /// The hash of the block before it.
+    pub parent: BlockHash,
+    /// When it was made, as a Unix timestamp, by its own account.
+    pub time: u64,
+    /// Its bytes as the chain wrote them. Empty where the chain has no bytes, as a synthetic one.
+    pub raw: Bytes,
+    /// The chain's rules for it.
+    pub rules: BlockRules,
+    /// What it spends and makes. `None` on a chain without UTXOs.
+    pub utxo: Option<Arc<Block>>,
 }
 
 /// What a source has, whether or not it can be applied.
@@ -107,10 +125,10 @@ pub trait BlockSource: Send + Sync {
     async fn header(&self, hash: &BlockHash) -> Result<Option<SourceHeader>, SourceError>;
 
     /// A block, on the best chain or not. Nothing if the source does not know it, or not where it belongs.
-    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError>;
+    async fn block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError>;
 
     /// The block of the best chain at a height. Nothing above the tip.
-    async fn block_at(&self, height: Height) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block_at(&self, height: Height) -> Result<Option<SourceBlock>, SourceError> {
         match self.hash_at(height).await? {
             Some(hash) => self.block(&hash).await,
             None => Ok(None),
@@ -129,17 +147,10 @@ pub trait BlockSource: Send + Sync {
     /// more. Returns whether the source took note. One that follows the opinion of somebody else, as a node's, does not.
     async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError>;
 
-    /// What a block at this height may mint, if amounts on this chain are checked by that: no transaction makes more than it
-    /// spends, and the coinbase takes the subsidy and the fees at most.
-    fn subsidy(&self, height: Height) -> Option<u64>;
-
     /// The height of the first block the source has.
     async fn first(&self) -> Result<Height, SourceError> {
         Ok(Height::GENESIS)
     }
-
-    /// Whether the chain's rules let this block's transactions write over older ones that have unspent outputs.
-    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool;
 }
 
 /// The ancestors of a block, itself first, as long as `go_on` says so and the source knows them. The last one is that for

@@ -16,10 +16,24 @@ pub struct Block {
     pub hash: BlockHash,
     /// The hash of the block before it.
     pub parent: BlockHash,
-    /// When it was made, in seconds since 1970, by its own account.
+    /// When it was made, as a Unix timestamp, by its own account.
     pub time: u64,
     /// Its transactions, each after those it spends from.
     pub txs: Vec<Tx>,
+}
+
+/// The rules of a chain that differ from block to block. The default fits a chain whose amounts are not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockRules {
+    /// What the block may mint. If given, amounts are checked: no transaction makes more than it spends, and the coinbase takes
+    /// no more than this and the fees. `None` for chains with other rules for amounts.
+    pub subsidy: Option<u64>,
+    /// Whether a transaction may write over a mined one of the same id that has unspent outputs. Bitcoin has two such blocks.
+    pub allow_overwrite: bool,
+    /// Whether a transaction may have no outputs.
+    pub allow_no_outputs: bool,
+    /// After how many blocks a coinbase of this block can be spent. `None` for what the policy says.
+    pub coinbase_maturity: Option<u32>,
 }
 
 /// A block the store has applied.

@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use sapwood_ledger::*;
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
-use sapwood_store::*;
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
 
 use super::Model;
@@ -77,24 +77,17 @@ fn by_height(height: Height, txid: &TxId) -> Vec<u8> {
 
 #[async_trait]
 impl StoreRead for ModelStore {
-    async fn get_many(
-        &self,
-        txids: Vec<TxId>,
-    ) -> Result<Vec<Result<Option<TxRecord>, StoreError>>, StoreError> {
+    async fn get_many(&self, txids: Vec<TxId>) -> EachResult<Option<TxRecord>> {
         let model = self.read();
         Ok(txids.into_iter().map(|txid| Ok(model.get(txid))).collect())
     }
 
-    async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
-        Ok(self.read().outputs(&outpoints))
+    async fn outputs(&self, outpoints: Vec<OutPoint>) -> EachResult<Option<Utxo>> {
+        Ok(self.read().outputs(&outpoints).into_iter().map(Ok).collect())
     }
 
-    async fn spend_status(
-        &self,
-        outpoints: Vec<OutPoint>,
-        at: Height,
-    ) -> Result<Vec<SpendStatus>, StoreError> {
-        Ok(self.read().spend_status(&outpoints, at))
+    async fn spend_status(&self, outpoints: Vec<OutPoint>, at: Height) -> EachResult<SpendStatus> {
+        Ok(self.read().spend_status(&outpoints, at).into_iter().map(Ok).collect())
     }
 
     async fn old_unmined(
@@ -139,6 +132,10 @@ impl StoreRead for ModelStore {
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.read().counts())
+    }
+
+    async fn settled_between(&self, from: Height, to: Height) -> Result<u64, StoreError> {
+        Ok(self.read().settled_between(from, to))
     }
 
     async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
@@ -289,6 +286,17 @@ impl StorePrune for ModelStore {
         Ok(self.write(|model| model.end_preservations(&preserved)))
     }
 
+    async fn preserved(
+        &self,
+        up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<TxId>, StoreError> {
+        let all = self.read().preserved(up_to);
+        let found = page(all, Order::Ascending, after, limit, |(until, txid)| by_height(*until, txid))?;
+        Ok(Page::new(found.items.into_iter().map(|(_, txid)| txid).collect(), found.next))
+    }
+
     async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
         check_limit(limit)?;
         let worked_off = self.write(|model| model.expire_preservations(height, limit));
@@ -358,7 +366,7 @@ impl StoreDiagnose for ModelStore {
         "memory"
     }
 
-    async fn engine_stats(&self, _part: Option<String>) -> Result<Vec<EngineStats>, StoreError> {
+    async fn engine_stats(&self, _table: Option<String>) -> Result<Vec<TableStats>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
-use sapwood_store::{
+use sapwood_ledger::{
     Applied, AppliedBlocks, ApplyError, ApplyOptions, ConflictError, InputRefusal, RollbackError,
     RollbackMode, RolledBack, UndoDropped, error::TxProblem,
 };
+use sapwood_rules::{Policy, SpendRefusal, spendability::SpendOverrides};
 use sapwood_types::{
     Block, BlockHash, BlockMark, Height, MinedIn, OutPoint, PrevOutput, Slot, Spender, Tx, TxId, TxRecord,
 };
@@ -89,6 +89,12 @@ impl Model {
             }
             None => self.greatest_block_id + 1,
         };
+        for (place, tx) in block.txs.iter().enumerate() {
+            if block.txs[..place].iter().any(|before| before.txid == tx.txid) {
+                let problem = Box::new(TxProblem::Twice);
+                return Err(ApplyError::Tx { hash, height, txid: tx.txid, problem });
+            }
+        }
         let mark = BlockMark { id, height, hash };
         let mut undo = ModelUndo { block: mark, previous: self.last, txs: Vec::new() };
         let mut conflicting = Vec::new();
@@ -96,19 +102,21 @@ impl Model {
         let mut fees: u128 = 0;
         for tx in &block.txs {
             let spends: u128 = tx.inputs.iter().filter_map(|input| self.value(input.outpoint)).sum();
-            let told = if options.subsidy.is_some() { self.with_amounts(tx) } else { tx.clone() };
-            let applied = self.apply_tx(&told, &mark, block.time, &options, &mut conflicting);
+            let told = if options.rules.subsidy.is_some() { self.with_amounts(tx) } else { tx.clone() };
+            let applied = self.apply_tx(&told, &mark, block, &options, &mut conflicting);
             let problem =
                 |problem| ApplyError::Tx { hash, height, txid: tx.txid, problem: Box::new(problem) };
             undo.txs.push(applied.map_err(problem)?);
             let makes = worth(tx);
             match spends.checked_sub(makes) {
-                _ if options.subsidy.is_none() || tx.coinbase => {}
+                _ if options.rules.subsidy.is_none() || tx.coinbase => {}
                 Some(fee) => fees += fee,
                 None => return Err(problem(TxProblem::MakesMore { spends, makes })),
             }
         }
-        if let (Some(subsidy), Some(coinbase)) = (options.subsidy, block.txs.iter().find(|tx| tx.coinbase)) {
+        if let (Some(subsidy), Some(coinbase)) =
+            (options.rules.subsidy, block.txs.iter().find(|tx| tx.coinbase))
+        {
             let (takes, allowed) = (worth(coinbase), fees + u128::from(subsidy));
             if takes > allowed {
                 let problem = Box::new(TxProblem::TakesMore { takes, allowed });
@@ -159,22 +167,27 @@ impl Model {
         &mut self,
         tx: &Tx,
         mark: &BlockMark,
-        time: u64,
+        block: &Block,
         options: &ApplyOptions,
         conflicting: &mut Vec<TxId>,
     ) -> Result<UndoTx, TxProblem> {
         let txid = tx.txid;
-        if tx.outputs.is_empty() {
+        if tx.outputs.is_empty() && !options.rules.allow_no_outputs {
             return Err(TxProblem::NoOutputs);
         }
         for wanted in Wanted::all_of(tx) {
+            let Wanted { vin, outpoint, .. } = wanted;
+            let made_here = block.txs.iter().any(|other| other.txid == outpoint.txid);
+            if made_here && self.record(outpoint.txid).is_none() {
+                return Err(TxProblem::OutOfOrder { vin, outpoint });
+            }
             self.apply_input(txid, wanted, mark.height, conflicting)?;
         }
         let mut undo = UndoTx { txid, known: self.record(txid).is_some(), replaced: None };
         if self.mined_at(txid).is_some() {
             let old = self.present(txid);
             let unspent = old.slots.iter().filter(|slot| is_open(slot)).count() as u32;
-            if unspent > 0 && !options.allow_overwrite {
+            if unspent > 0 && !options.rules.allow_overwrite {
                 return Err(TxProblem::Duplicate { unspent });
             }
             let record = old.clone();
@@ -194,7 +207,10 @@ impl Model {
             }
         } else {
             let mut record = self.new_record(tx, mark.height, [entry].into());
-            record.head.created_at = time.saturating_mul(1000);
+            if let Some(maturity) = options.rules.coinbase_maturity {
+                record.head.spending_height = tx.coinbase.then(|| mark.height.plus(maturity));
+            }
+            record.head.created_at = block.time.saturating_mul(1000);
             record.head.external = options.bodies_above.and_then(|above| tx.body_outside(above));
             self.insert(record);
         }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use sapwood_ledger::{BatchResult, ConflictError, InputRefusal};
 use sapwood_rules::{SpendRefusal, spendability::SpendOverrides};
-use sapwood_store::{BatchResult, ConflictError, InputRefusal};
 use sapwood_types::{Height, OutPoint, Slot, TxId};
 
 use super::{Model, spending::Wanted};

@@ -1,6 +1,6 @@
 //! Mined, unmined, on the longest chain.
 
-use sapwood_store::{BatchResult, MineError, MineRequest};
+use sapwood_ledger::{BatchResult, MineError, MineRequest};
 use sapwood_types::{Height, TxId};
 
 use super::Model;

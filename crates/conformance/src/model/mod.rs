@@ -53,8 +53,8 @@ use std::{
     sync::Arc,
 };
 
+use sapwood_ledger::{BatchError, BatchResult, Cursor};
 use sapwood_rules::Policy;
-use sapwood_store::{BatchError, BatchResult, Cursor};
 use sapwood_types::{BlockMark, Height, OutPoint, Slot, Spender, TxId, TxRecord};
 
 pub use as_store::ModelStore;

@@ -1,8 +1,8 @@
 //! What may go, and going.
 
+use sapwood_ledger::{Cursor, DeleteDue, DueRecord, Judged};
 use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
-use sapwood_store::{Cursor, DeleteDue, DueRecord, Judged};
-use sapwood_types::{Height, Slot, TxId, TxRecord};
+use sapwood_types::{Height, PAGE_SIZE, Slot, TxId, TxRecord};
 
 use super::{Model, blocks::is_open};
 
@@ -25,6 +25,27 @@ pub fn settled_since(record: &TxRecord) -> Option<Height> {
     }
     let children = record.slots.iter().filter_map(Slot::child_mined_at);
     children.chain([own]).max()
+}
+
+/// What retains a record that has not settled, in plain words and as far as it is counted; the first that applies. An unmined child is the
+/// reason only if nothing else is: the record is mined and has no output left to spend. A frozen output beyond the first page passes for
+/// one that an unmined child spends.
+pub(super) fn retained(record: &TxRecord) -> Option<&'static str> {
+    let head = &record.head;
+    if head.creating || !head.reassignments.is_empty() {
+        None
+    } else if head.locked {
+        Some("locked")
+    } else if head.preserve_until.is_some() {
+        Some("preserved")
+    } else {
+        let is_mined = head.blocks.iter().any(|block| block.on_longest_chain) && !head.is_conflicting();
+        let (first_page, further) = record.slots.split_at(record.slots.len().min(PAGE_SIZE as usize));
+        let left = |slot: &Slot| matches!(slot, Slot::Unspent | Slot::Frozen);
+        let all_spent = !first_page.iter().any(left) && !further.contains(&Slot::Unspent);
+        let waits = record.slots.iter().any(is_open);
+        (is_mined && all_spent && waits).then_some("child unmined")
+    }
 }
 
 /// How many outputs of a record are spent.

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use sapwood_ledger::{AddressKind, Counts, Order, UnminedTx, Utxo};
 use sapwood_rules::{SpendStatus, spendability::status};
-use sapwood_store::{AddressKind, Counts, Order, UnminedTx, Utxo};
 use sapwood_types::{AddressHash, BlockMark, Height, OutPoint, ReplacedRecord, Slot, TxId, TxRecord, Undo};
 
-use super::{Model, ModelUndo, blocks::Replaced, pruning::spent_outputs};
+use super::{
+    Model, ModelUndo,
+    blocks::Replaced,
+    pruning::{retained, settled_since, spent_outputs},
+};
 
 impl Model {
     /// A record as the store under test shows it.
@@ -125,7 +129,19 @@ impl Model {
             unmined: self.unmined_by_age().len() as u64,
             spent: self.pruned_outputs
                 + self.records.values().map(|record| spent_outputs(record)).sum::<u64>(),
+            locked: self.count(|record| retained(record) == Some("locked")),
+            preserved: self.count(|record| retained(record) == Some("preserved")),
+            child_unmined: self.count(|record| retained(record) == Some("child unmined")),
         }
+    }
+
+    fn count(&self, of: impl Fn(&TxRecord) -> bool) -> u64 {
+        self.records.values().filter(|record| of(record)).count() as u64
+    }
+
+    /// How many records settled from one height to another, both included.
+    pub fn settled_between(&self, from: Height, to: Height) -> u64 {
+        self.count(|record| settled_since(record).is_some_and(|at| from <= at && at <= to))
     }
 
     /// The last applied block.

@@ -1,12 +1,12 @@
 //! Operations on single transactions and outputs.
 
+use sapwood_ledger::{
+    BatchResult, CreateError, CreateRequest, DeleteError, FreezeError, InputRefusal, PreserveError, Reassign,
+    ReassignError, SpendError, SpendRequest, Unspend, UnspendError,
+};
 use sapwood_rules::{
     SpendRefusal,
     spendability::{SlotSpend, SpendOverrides, check_record, check_slot},
-};
-use sapwood_store::{
-    BatchResult, CreateError, CreateRequest, DeleteError, FreezeError, InputRefusal, PreserveError, Reassign,
-    ReassignError, SpendError, SpendRequest, Unspend, UnspendError,
 };
 use sapwood_types::{
     Blocks, Height, OutPoint, Reassignment, Slot, Spender, Tx, TxHead, TxId, TxRecord, UtxoHash,
@@ -302,12 +302,18 @@ impl Model {
         ended
     }
 
+    /// Records whose preservation ends at or below a height, the earliest first.
+    pub fn preserved(&self, up_to: Height) -> Vec<(Height, TxId)> {
+        let over = |record: &TxRecord| record.head.preserve_until.filter(|until| *until <= up_to);
+        let mut found: Vec<(Height, TxId)> =
+            self.records.values().filter_map(|record| Some((over(record)?, record.txid))).collect();
+        found.sort();
+        found
+    }
+
     /// Ends preservations.
     pub fn expire_preservations(&mut self, height: Height, limit: usize) -> usize {
-        let over = |record: &TxRecord| record.head.preserve_until.filter(|until| *until <= height);
-        let mut ending: Vec<(Height, TxId)> =
-            self.records.values().filter_map(|record| Some((over(record)?, record.txid))).collect();
-        ending.sort();
+        let mut ending = self.preserved(height);
         ending.truncate(limit);
         for (_, txid) in &ending {
             self.present_mut(*txid).head.preserve_until = None;

@@ -1,7 +1,7 @@
 //! The UTXO set, worked out anew from all records.
 
+use sapwood_ledger::UtxoSet;
 use sapwood_muhash::MuHash;
-use sapwood_store::UtxoSet;
 use sapwood_types::{Height, Output, Slot, TxRecord};
 
 use super::Model;

@@ -1,6 +1,6 @@
 //! Operations in few words, for the trace of a failing sequence.
 
-use sapwood_store::ApplyOptions;
+use sapwood_ledger::ApplyOptions;
 use sapwood_types::{Block, Output, Tx};
 
 use super::op::Op;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sapwood_store::AddressKind;
+use sapwood_ledger::{AddressKind, Counts, Judged};
+use sapwood_rules::Verdict;
 use sapwood_types::{AddressHash, Height, OutPoint, Slot, TxId, TxRecord};
 
 use super::{look::Look, observe::Observation};
@@ -103,6 +104,22 @@ pub fn of_indexes(records: &BTreeMap<TxId, TxRecord>, seen: &Observation, look: 
     }
     if seen.counts.records != records.len() as u64 || seen.counts.unmined != unmined.len() as u64 {
         problems.push(format!("counted {:?}, there are {} records", seen.counts, records.len()));
+    }
+    let judged = |reason: &str| {
+        let kept =
+            |judged: &&Judged| matches!(&judged.verdict, Verdict::Kept(kept) if kept.label() == reason);
+        seen.judged.iter().filter(kept).count() as u64
+    };
+    let Counts { locked, preserved, child_unmined, .. } = seen.counts;
+    for (reason, counted) in [("locked", locked), ("preserved", preserved), ("child_unmined", child_unmined)]
+    {
+        if counted != judged(reason) {
+            problems.push(format!("counted {counted} as {reason}, judged {}", judged(reason)));
+        }
+    }
+    let [up_to, above, all] = seen.settled;
+    if (up_to, up_to + above, all) != (seen.due.len() as u64, all, settled.len() as u64) {
+        problems.push(format!("counted {:?} as settled, there are {settled:?}", seen.settled));
     }
     problems
 }

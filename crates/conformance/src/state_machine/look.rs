@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sapwood_ledger::AddressKind;
 use sapwood_rules::{Hold, PruneContext, safe_height};
-use sapwood_store::AddressKind;
 use sapwood_types::{AddressHash, Height, OutPoint, Tx, TxId};
 
 use super::{

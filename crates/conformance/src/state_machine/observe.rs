@@ -2,10 +2,11 @@
 
 use std::{fmt::Debug, ops::ControlFlow, sync::Arc};
 
-use sapwood_rules::SpendStatus;
-use sapwood_store::{
-    AddressQuery, Counts, Cursor, DueRecord, Judged, Order, Page, Store, StoreError, UnminedTx, Utxo, UtxoSet,
+use sapwood_ledger::{
+    AddressQuery, Counts, Cursor, DueRecord, EachResult, Judged, Order, Page, Store, StoreError, UnminedTx,
+    Utxo, UtxoSet,
 };
+use sapwood_rules::SpendStatus;
 use sapwood_types::{BlockMark, Height, Slot, TxId, TxRecord, Undo};
 
 use super::look::Look;
@@ -27,6 +28,8 @@ pub struct Observation {
     pub judged: Vec<Judged>,
     pub judged_with_children: Vec<Judged>,
     pub counts: Counts,
+    /// Records that settled up to a height, above it, and at any.
+    pub settled: [u64; 3],
     pub last_applied: Option<BlockMark>,
     pub floor: Option<Height>,
     pub undoable_from: Option<Height>,
@@ -58,6 +61,12 @@ where
     }
 }
 
+/// All items of a reading, each of which must have succeeded.
+fn all<T>(read: EachResult<T>) -> Result<Vec<T>, String> {
+    let items = read.and_then(|items| items.into_iter().collect());
+    items.map_err(|error| error.to_string())
+}
+
 impl Observation {
     /// What the model shows.
     pub fn of_model(model: &Model, look: &Look) -> Self {
@@ -81,6 +90,7 @@ impl Observation {
             judged: model.judge(&look.txids, &look.context, false),
             judged_with_children: model.judge(&look.txids, &look.context, true),
             counts: model.counts(),
+            settled: settled_ranges(look).map(|(from, to)| model.settled_between(from, to)),
             last_applied: model.last_applied(),
             floor: model.rollback_floor(),
             undoable_from: model.undoable_from(),
@@ -107,6 +117,10 @@ impl Observation {
         let mut undo = Vec::new();
         for height in &look.heights {
             undo.push(store.undo(*height).await.map_err(text)?);
+        }
+        let mut settled = [0; 3];
+        for (found, (from, to)) in settled.iter_mut().zip(settled_ranges(look)) {
+            *found = store.settled_between(from, to).await.map_err(text)?;
         }
         let old_unmined = |cutoff| {
             whole(limits.old_unmined, move |after| store.old_unmined(cutoff, after, limits.old_unmined))
@@ -135,8 +149,8 @@ impl Observation {
             store.utxo_set(true, Arc::new(|_, _| ControlFlow::Continue(()))),
         );
         Ok(Observation {
-            outputs: outputs.map_err(text)?,
-            statuses: statuses.map_err(text)?,
+            outputs: all(outputs)?,
+            statuses: all(statuses)?,
             old_unmined: some_unmined?,
             all_unmined: all_unmined?,
             unmined: unmined?,
@@ -146,6 +160,7 @@ impl Observation {
             judged: alone.map_err(text)?,
             judged_with_children: with_children.map_err(text)?,
             counts: counts.map_err(text)?,
+            settled,
             last_applied: last_applied.map_err(text)?,
             floor: floor.map_err(text)?,
             undoable_from: undoable.map_err(text)?,
@@ -175,6 +190,8 @@ impl Observation {
         found.extend(one(&format!("due up to {}", look.due_up_to), &self.due, &theirs.due));
         found.extend(one("due at any height", &self.all_due, &theirs.all_due));
         found.extend(one("counts", &self.counts, &theirs.counts));
+        let settled = format!("settled up to {}, above it, and at any height", look.due_up_to);
+        found.extend(one(&settled, &self.settled, &theirs.settled));
         found.extend(one("last applied block", &self.last_applied, &theirs.last_applied));
         found.extend(one("rollback floor", &self.floor, &theirs.floor));
         found.extend(one("undoable from", &self.undoable_from, &theirs.undoable_from));
@@ -187,6 +204,12 @@ impl Observation {
         }
         found
     }
+}
+
+/// Up to a height, above it, and all.
+fn settled_ranges(look: &Look) -> [(Height, Height); 3] {
+    let up_to = look.due_up_to;
+    [(Height::GENESIS, up_to), (up_to.next(), Height::MAX), (Height::GENESIS, Height::MAX)]
 }
 
 fn one<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Option<String> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sapwood_rules::Policy;
-use sapwood_store::{
+use sapwood_ledger::{
     ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendRequest, Store,
     StoreError, Unspend,
 };
+use sapwood_rules::Policy;
 use sapwood_types::{Block, BlockHash, Height, OutPoint, Tx, TxId};
 
 use super::{outcome::Outcome, rng::Rng};

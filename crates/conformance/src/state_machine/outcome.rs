@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use sapwood_store::{
+use sapwood_ledger::{
     Applied, AppliedBlocks, ApplyError, BatchError, BatchResult, ConflictError, CreateError, DeleteError,
     FreezeError, InputRefusal, Judged, MineError, PreserveError, ReassignError, RollbackError, RolledBack,
     SpendError, StoreError, UnspendError, error::TxProblem,

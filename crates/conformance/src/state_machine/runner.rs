@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use sapwood_ledger::Store;
 use sapwood_rules::Policy;
-use sapwood_store::Store;
 use sapwood_types::{Height, Slot, TxId, TxRecord};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Finding outputs by address and by credential.
 
-use sapwood_store::{AddressKind, AddressQuery, CreateRequest, Cursor, Order, Page, RollbackMode, Utxo};
+use sapwood_ledger::{AddressKind, AddressQuery, CreateRequest, Cursor, Order, Page, RollbackMode, Utxo};
 use sapwood_types::{AddressHash, Height, OutPoint, Output, Slot, Tx};
 
 use super::{StoreFactory, Subject, all_pages};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sapwood_store::{Applied, ApplyOptions, Counts, StoreError};
-use sapwood_types::{BlockMark, Height, PrevOutput, Slot, Tx, Undo};
+use sapwood_ledger::{Applied, ApplyOptions, Counts, StoreError};
+use sapwood_types::{BlockMark, BlockRules, Height, PrevOutput, Slot, Tx, Undo};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
@@ -39,7 +39,10 @@ pub async fn a_block_brings_mined_transactions(factory: &dyn StoreFactory) {
     assert_eq!((head.created_height, head.first_unmined, head.locked), (Height(11), None, false));
     assert_eq!(head.created_at, block.time * 1_000, "the time of the block, in milliseconds");
     assert_eq!(s.head(&minted).await.spending_height, Some(Height(13)));
-    assert_eq!(s.counts().await, Ok(Counts { records: 3, unspent: 3, unmined: 0, spent: 1 }));
+    assert_eq!(
+        s.counts().await,
+        Ok(Counts { records: 3, unspent: 3, unmined: 0, spent: 1, ..Counts::default() })
+    );
     s.sound().await;
 }
 
@@ -98,12 +101,15 @@ pub async fn an_output_made_and_spent_in_one_block_is_never_seen(factory: &dyn S
     assert_eq!(applied.created, 3);
     assert_eq!(s.slot(&root, 0).await, spent(&middle, 0, Some(5)));
     assert_eq!(s.record(&middle).await.slots, [spent(&last, 1, Some(5)), spent(&last, 0, Some(5))]);
-    assert_eq!(s.counts().await, Ok(Counts { records: 3, unspent: 0, unmined: 0, spent: 3 }));
+    assert_eq!(
+        s.counts().await,
+        Ok(Counts { records: 3, unspent: 0, unmined: 0, spent: 3, ..Counts::default() })
+    );
     for owner in ["root", "middle"] {
-        let query = sapwood_store::AddressQuery {
-            kind: sapwood_store::AddressKind::Address,
+        let query = sapwood_ledger::AddressQuery {
+            kind: sapwood_ledger::AddressKind::Address,
             hash: address(owner),
-            order: sapwood_store::Order::Ascending,
+            order: sapwood_ledger::Order::Ascending,
             after: None,
             limit: 10,
         };
@@ -191,7 +197,7 @@ pub async fn block_numbers_are_never_used_twice(factory: &dyn StoreFactory) {
     assert_eq!(given.id, 40);
     assert_eq!(s.head(&tx).await.blocks.as_slice(), [mined_in(40, 3)]);
     assert_eq!(s.extend(&[]).await.block.id, 41);
-    s.roll_back(Some((second.height, second.hash)), sapwood_store::RollbackMode::Node)
+    s.roll_back(Some((second.height, second.hash)), sapwood_ledger::RollbackMode::Node)
         .await
         .expect("roll back");
     assert_eq!(s.extend(&[]).await.block.id, 42, "not 3, and not 40 again");
@@ -208,7 +214,10 @@ pub async fn a_transaction_may_be_written_over_where_that_is_allowed(factory: &d
     s.extend(&[&spender]).await;
     let old = s.records(&[&live, &dead]).await;
     let block = Arc::new(s.next_block(&[&live, &dead]).await);
-    let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+    let options = ApplyOptions {
+        rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+        ..ApplyOptions::default()
+    };
     let applied = s.apply_block(block, options).await.expect("apply");
     assert_eq!((applied.created, applied.mined), (2, 0));
     for tx in [&live, &dead] {
@@ -249,7 +258,7 @@ pub async fn the_floor_follows_at_the_distance_of_the_window(factory: &dyn Store
         assert_eq!(s.rollback_floor().await, Ok(Some(Height(floor))), "at {height}");
     }
     let undo = s.undo(Height(110)).await.expect("undo").expect("inside the window");
-    s.roll_back(Some((Height(110), undo.block.hash)), sapwood_store::RollbackMode::Node)
+    s.roll_back(Some((Height(110), undo.block.hash)), sapwood_ledger::RollbackMode::Node)
         .await
         .expect("roll back");
     assert_eq!(s.rollback_floor().await, Ok(Some(Height(107))), "a rollback does not lower it");
@@ -316,7 +325,10 @@ pub async fn a_block_of_a_thousand(factory: &dyn StoreFactory) {
     let applied = s.extend(&txs.iter().collect::<Vec<_>>()).await;
     assert_eq!((applied.created, applied.mined), (1_000, 0));
     assert_eq!(s.settled(&root).await, Some(2));
-    assert_eq!(s.counts().await, Ok(Counts { records: 1_001, unspent: 1_001, unmined: 0, spent: 1_999 }));
+    assert_eq!(
+        s.counts().await,
+        Ok(Counts { records: 1_001, unspent: 1_001, unmined: 0, spent: 1_999, ..Counts::default() })
+    );
     assert_eq!(s.record(&txs[500]).await.slots, [spent(&txs[501], 1, Some(2)), Slot::Unspent]);
     s.sound().await;
 }
@@ -327,7 +339,10 @@ pub async fn m17_fee_and_input_values_are_kept(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let (parent, wide) = (coin("parent", 2), coin("wide", 200));
     s.start(1, &[&parent, &wide]).await;
-    let checked = ApplyOptions { subsidy: Some(1_000_000), ..ApplyOptions::default() };
+    let checked = ApplyOptions {
+        rules: BlockRules { subsidy: Some(1_000_000), ..BlockRules::default() },
+        ..ApplyOptions::default()
+    };
     let worth = |tx: &Tx, vout: usize| tx.outputs[vout].value;
     let spends = worth(&parent, 0) + worth(&wide, 150);
     let mut tx = child("tx", &[(&parent, 0), (&wide, 150)], 2);
@@ -366,13 +381,16 @@ pub async fn m17_fee_and_input_values_are_kept(factory: &dyn StoreFactory) {
 
 /// A block that is rolled back and applied again leaves what it left the first time, fees included.
 pub async fn m17_fees_survive_a_rollback(factory: &dyn StoreFactory) {
-    for mode in [sapwood_store::RollbackMode::Node, sapwood_store::RollbackMode::Follower] {
+    for mode in [sapwood_ledger::RollbackMode::Node, sapwood_ledger::RollbackMode::Follower] {
         let s = Subject::new(factory, small()).await;
         let parent = coin("parent", 2);
         let first = s.start(1, &[&parent]).await.block;
         let mut tx = child("tx", &[(&parent, 1)], 1);
         (tx.fee, tx.outputs[0].value) = (None, 0);
-        let checked = ApplyOptions { subsidy: Some(0), ..ApplyOptions::default() };
+        let checked = ApplyOptions {
+            rules: BlockRules { subsidy: Some(0), ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         let block = std::sync::Arc::new(s.next_block(&[&tx]).await);
         s.apply_block(block.clone(), checked).await.expect("apply");
         let paid = s.record(&tx).await.body;

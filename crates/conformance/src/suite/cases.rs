@@ -84,6 +84,9 @@ macro_rules! conformance_cases {
                 verdicts_come_in_order_with_body_and_size,
                 due_is_listed_by_height_then_id,
                 a_due_cursor_survives_changes,
+                what_retains_records_is_counted_by_reason,
+                settled_records_are_counted_by_height_through_blocks_and_rollbacks,
+                an_unmined_child_of_a_further_page_is_counted,
             }
             prune {
                 due_at_3_and_4_pruned_at_2_3_and_4,
@@ -223,6 +226,9 @@ macro_rules! conformance_cases {
                 an_immature_coinbase_is_an_error,
                 frozen_locked_data_and_waiting_outputs_are_errors,
                 no_outputs_and_duplicates_are_errors,
+                spending_from_a_later_transaction_is_an_error,
+                a_transaction_without_outputs_is_taken_where_the_chain_allows_it,
+                the_maturity_of_a_block_is_that_of_its_chain,
                 a_rival_that_cannot_lose_stops_the_block,
                 a_refused_block_uses_no_number,
                 nothing_follows_the_last_height,

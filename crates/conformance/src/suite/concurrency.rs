@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sapwood_rules::{KeepReason, SpendRefusal, Verdict};
-use sapwood_store::{
+use sapwood_ledger::{
     ApplyError, ApplyOptions, ConflictError, CreateError, CreateRequest, DeleteDue, FreezeError,
     InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest, Store,
 };
+use sapwood_rules::{KeepReason, SpendRefusal, Verdict};
 use sapwood_types::{Height, Slot, Tx, TxId};
 use tokio::{sync::Barrier, task::JoinSet};
 

@@ -1,7 +1,7 @@
 //! Double spends: who loses, who wins, and what becomes of their descendants.
 
+use sapwood_ledger::{ConflictError, InputRefusal};
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{ConflictError, InputRefusal};
 use sapwood_types::{Height, Slot, Tx, TxId};
 
 use super::{StoreFactory, Subject, failures};

@@ -1,8 +1,8 @@
 //! The hash of the whole state. Cases that say "nothing has changed" stand on it, so it must see everything.
 
 use bytes::Bytes;
+use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode};
 use sapwood_rules::PruneContext;
-use sapwood_store::{ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode};
 use sapwood_types::{External, Height, Output};
 
 use super::{StoreFactory, Subject};

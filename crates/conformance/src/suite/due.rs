@@ -1,7 +1,7 @@
 //! When a record is due: what settles it, and what takes that back.
 
+use sapwood_ledger::{Counts, CreateRequest, DueRecord, RollbackMode};
 use sapwood_rules::{KeepReason, Verdict};
-use sapwood_store::{CreateRequest, DueRecord};
 use sapwood_types::{External, Height, Tx};
 
 use super::{StoreFactory, Subject, all_pages};
@@ -300,5 +300,83 @@ pub async fn a_due_cursor_survives_changes(factory: &dyn StoreFactory) {
     let rest = all_pages(3, |after| s.due(Height::MAX, after.or(first.next.clone()), 3)).await;
     assert_eq!(listed(&rest), [14, 16, 16, 17, 18, 19], "15 is preserved, and 9 lies before the cursor");
     assert_eq!(s.counts().await.map(|counts| counts.records), Ok(10));
+    s.sound().await;
+}
+
+/// Records retained because of a lock, a preservation and an unmined child, and those that settled at any height.
+async fn retained(s: &Subject) -> (u64, u64, u64, u64) {
+    let Counts { locked, preserved, child_unmined, .. } = s.counts().await.expect("counts");
+    (locked, preserved, child_unmined, settled(s, 0, u32::MAX).await)
+}
+
+async fn settled(s: &Subject, from: u32, to: u32) -> u64 {
+    s.settled_between(Height(from), Height(to)).await.expect("how many settled")
+}
+
+/// What retains a record is counted with each change, under the one reason that judging it gives.
+pub async fn what_retains_records_is_counted_by_reason(factory: &dyn StoreFactory) {
+    let (s, parent) = parent(factory, true).await;
+    assert_eq!(retained(&s).await, (0, 0, 0, 0), "unspent");
+    s.add(&child("a", &[(&parent, 0)], 1), 11).await;
+    assert_eq!(retained(&s).await, (0, 0, 0, 0), "one output is unspent");
+    let last = child("b", &[(&parent, 1)], 1);
+    s.add(&last, 11).await;
+    assert_eq!(retained(&s).await, (0, 0, 1, 0));
+    s.mine(&child("a", &[(&parent, 0)], 1), 12).await;
+    assert_eq!(retained(&s).await, (0, 0, 1, 0), "one child is unmined");
+    s.set_locked(vec![parent.txid], true).await.expect("locking");
+    assert_eq!(retained(&s).await, (1, 0, 0, 0));
+    s.keep(&[&parent], 30).await;
+    assert_eq!(retained(&s).await, (1, 0, 0, 0), "one reason at a time");
+    s.set_locked(vec![parent.txid], false).await.expect("unlocking");
+    assert_eq!(retained(&s).await, (0, 1, 0, 0));
+    s.mine(&last, 14).await;
+    assert_eq!(retained(&s).await, (0, 1, 0, 0));
+    s.expire_preservations(Height(30), 10).await.expect("expiring");
+    assert_eq!(retained(&s).await, (0, 0, 0, 1));
+    assert_eq!(
+        (settled(&s, 14, 14).await, settled(&s, 0, 13).await, settled(&s, 15, u32::MAX).await),
+        (1, 0, 0)
+    );
+    assert_eq!(settled(&s, 15, 13).await, 0, "a range that is none");
+    assert_eq!(s.prune(40).await, [parent.txid]);
+    assert_eq!(retained(&s).await, (0, 0, 0, 0));
+    s.sound().await;
+}
+
+/// A rollback takes back what its blocks settled, and a pruned record leaves its height.
+pub async fn settled_records_are_counted_by_height_through_blocks_and_rollbacks(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let coins: Vec<Tx> = (0..4).map(|number| coin(&format!("coin {number}"), 1)).collect();
+    let first = s.start(1, &coins.iter().collect::<Vec<_>>()).await;
+    let burns: Vec<Tx> = coins.iter().map(|tx| burn(&format!("{} off", tx.txid), &[(tx, 0)])).collect();
+    s.extend(&[&burns[0], &burns[1]]).await;
+    // What burns has nothing to spend itself: it settles with its own block.
+    assert_eq!((settled(&s, 1, 1).await, settled(&s, 2, 2).await), (0, 4));
+    s.extend(&[&burns[2]]).await;
+    assert_eq!((settled(&s, 2, 2).await, settled(&s, 3, 3).await, settled(&s, 2, 3).await), (4, 2, 6));
+    s.roll_back(Some((Height(1), first.block.hash)), RollbackMode::Node).await.expect("rolling back");
+    assert_eq!(settled(&s, 0, u32::MAX).await, 0);
+    s.extend(&[&burns[3]]).await;
+    s.extend_to(20).await;
+    assert_eq!((settled(&s, 2, 2).await, settled(&s, 3, 20).await), (2, 0));
+    assert_eq!(s.prune(20).await.len(), 2);
+    assert_eq!(settled(&s, 0, u32::MAX).await, 0);
+    s.sound().await;
+}
+
+/// An unmined child is the reason on whatever page its outputs are.
+pub async fn an_unmined_child_of_a_further_page_is_counted(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let parent = coin("parent", 130);
+    s.add_mined(&parent, 10).await;
+    let inputs = |outputs: std::ops::Range<u32>| outputs.map(|vout| (&parent, vout)).collect::<Vec<_>>();
+    s.add_mined(&child("mined", &inputs(0..129), 1), 11).await;
+    assert_eq!(retained(&s).await, (0, 0, 0, 0));
+    let last = child("last", &inputs(129..130), 1);
+    s.add(&last, 12).await;
+    assert_eq!(retained(&s).await, (0, 0, 1, 0));
+    s.mine(&last, 13).await;
+    assert_eq!((retained(&s).await, settled(&s, 13, 13).await), ((0, 0, 0, 1), 1));
     s.sound().await;
 }

@@ -1,10 +1,10 @@
 //! Freezing, locking and giving outputs to other owners.
 
-use sapwood_rules::{KeepReason, SpendRefusal, SpendStatus, Verdict};
-use sapwood_store::{
+use sapwood_ledger::{
     AddressKind, AddressQuery, CreateError, CreateRequest, FreezeError, InputRefusal, Order, Reassign,
     ReassignError, SpendError, SpendInput, SpendRequest,
 };
+use sapwood_rules::{KeepReason, SpendRefusal, SpendStatus, Verdict};
 use sapwood_types::{AddressHash, Height, OutPoint, Output, Reassignment, Slot, Tx, UtxoHash};
 
 use super::{StoreFactory, Subject, failures, only};

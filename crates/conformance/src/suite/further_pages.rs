@@ -1,7 +1,7 @@
 //! Outputs on every page of a record: what is done to one at the edge of a page is done to that one, and can be undone.
 
+use sapwood_ledger::{InputRefusal, Reassign, RollbackMode, SpendError, SpendInput, SpendRequest};
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{InputRefusal, Reassign, RollbackMode, SpendError, SpendInput, SpendRequest};
 use sapwood_types::{Height, Slot, Tx};
 
 use super::{StoreFactory, Subject, failures, only};
@@ -159,7 +159,7 @@ pub async fn a_failed_item_leaves_every_page(factory: &dyn StoreFactory) {
         s.add_trusted(tx, 1).await;
         for vin in parts {
             only(
-                s.unspend(vec![sapwood_store::Unspend {
+                s.unspend(vec![sapwood_ledger::Unspend {
                     outpoint: tx.inputs[vin as usize].outpoint,
                     spender: by(tx, vin),
                 }])

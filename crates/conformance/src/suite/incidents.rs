@@ -1,10 +1,10 @@
 //! Incidents in public trackers that a store can show. Each case has the incident's name and tells what happened there.
 
-use sapwood_rules::{KeepReason, Policy, SpendRefusal, Verdict, lifecycle::due_up_to};
-use sapwood_store::{
+use sapwood_ledger::{
     Counts, CreateError, CreateRequest, DeleteDue, DeleteError, InputRefusal, RollbackMode, StoreError,
     error::TxProblem,
 };
+use sapwood_rules::{KeepReason, Policy, SpendRefusal, Verdict, lifecycle::due_up_to};
 use sapwood_types::{Height, Slot, Tx, TxId};
 
 use super::{StoreFactory, Subject, all_pages, only, refused_tx};

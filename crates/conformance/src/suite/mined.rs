@@ -1,6 +1,6 @@
 //! Blocks of transactions, and the longest chain.
 
-use sapwood_store::{CreateRequest, MineError, MineRequest};
+use sapwood_ledger::{CreateRequest, MineError, MineRequest};
 use sapwood_types::{Height, MinedIn, Slot};
 
 use super::{StoreFactory, Subject, failures};

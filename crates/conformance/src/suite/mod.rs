@@ -6,8 +6,8 @@
 use std::{pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
+use sapwood_ledger::Store;
 use sapwood_rules::Policy;
-use sapwood_store::Store;
 
 pub mod address;
 pub mod blocks;

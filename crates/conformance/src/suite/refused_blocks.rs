@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use sapwood_ledger::{ApplyError, ApplyOptions, ConflictError, InputRefusal, Reassign, error::TxProblem};
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{ApplyError, ApplyOptions, ConflictError, InputRefusal, Reassign, error::TxProblem};
-use sapwood_types::{Block, Height, Output, Tx};
+use sapwood_types::{Block, BlockRules, Height, Output, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
 use crate::fixtures::*;
@@ -63,7 +63,7 @@ pub async fn an_applied_block_is_not_applied_again(factory: &dyn StoreFactory) {
     s.try_apply(&block).await.expect("apply");
     let error = ApplyError::NotNext { hash: block.hash, height: block.height, expected: Height(12) };
     assert_refused(&s, &block, error).await;
-    s.roll_back(Some((first.height, first.hash)), sapwood_store::RollbackMode::Follower)
+    s.roll_back(Some((first.height, first.hash)), sapwood_ledger::RollbackMode::Follower)
         .await
         .expect("roll back");
     assert_eq!(s.slot(&root, 0).await, sapwood_types::Slot::Unspent, "the coin is back");
@@ -100,11 +100,6 @@ pub async fn a_missing_input_is_always_an_error(factory: &dyn StoreFactory) {
     assert_input(&s, &[&child("tx", &[(&root, 0), (&absent, 0)], 1)], SpendRefusal::NotFound).await;
     let beyond = child("tx", &[(&root, 0), (&root, 2)], 1);
     assert_input(&s, &[&beyond], SpendRefusal::NoSuchOutput { outputs: 2 }).await;
-    let later = coin("later", 1);
-    let early = child("early", &[(&later, 0)], 1);
-    let block = s.next_block(&[&early, &later]).await;
-    let input = InputRefusal { vin: 0, outpoint: op(&later, 0), refusal: SpendRefusal::NotFound };
-    assert_refused(&s, &block, refused_tx(&block, &early, TxProblem::Input(input))).await;
     let known = coin("known", 1);
     s.add(&known, 10).await;
     let known_child = child("known child", &[(&known, 0), (&absent, 0)], 1);
@@ -220,7 +215,68 @@ pub async fn no_outputs_and_duplicates_are_errors(factory: &dyn StoreFactory) {
     let by_itself = SpendRefusal::Spent { by: by(&tx, 0), mined_at: Some(Height(11)) };
     assert_input(&s, &[&tx], by_itself).await;
     let twice = coin("twice", 1);
-    assert_problem(&s, &[&twice, &twice], TxProblem::Duplicate { unspent: 1 }).await;
+    assert_problem(&s, &[&twice, &twice], TxProblem::Twice).await;
+    s.sound().await;
+}
+
+/// A transaction spends from earlier ones of its block only: not from later ones, and not from itself.
+pub async fn spending_from_a_later_transaction_is_an_error(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let root = coin("root", 2);
+    s.start(10, &[&root]).await;
+    let parent = child("parent", &[(&root, 0)], 1);
+    let early = child("early", &[(&root, 1), (&parent, 0)], 1);
+    let block = s.next_block(&[&early, &parent]).await;
+    let problem = TxProblem::OutOfOrder { vin: 1, outpoint: op(&parent, 0) };
+    assert_refused(&s, &block, refused_tx(&block, &early, problem)).await;
+    let mut itself = child("itself", &[(&root, 0)], 1);
+    itself.inputs[0].outpoint = op(&itself, 0);
+    let problem = TxProblem::OutOfOrder { vin: 0, outpoint: op(&itself, 0) };
+    assert_problem(&s, &[&itself], problem).await;
+    s.extend(&[&parent, &early]).await;
+    s.sound().await;
+}
+
+/// Where the chain allows it, a transaction may have no outputs. It is settled at once, pruned with its age, and taken back with its
+/// block.
+pub async fn a_transaction_without_outputs_is_taken_where_the_chain_allows_it(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    let root = coin("root", 2);
+    s.start(10, &[&root]).await;
+    let rules = BlockRules { allow_no_outputs: true, ..BlockRules::default() };
+    let options = ApplyOptions { rules, ..ApplyOptions::default() };
+    let burned = child("burned", &[(&root, 0)], 0);
+    let block = Arc::new(s.next_block(&[&burned]).await);
+    let applied = s.apply_block(block.clone(), options).await.expect("apply");
+    assert_eq!(s.settled(&burned).await, Some(11));
+    let target = Some((Height(10), block.parent));
+    s.roll_back(target, sapwood_ledger::RollbackMode::Follower).await.expect("roll back");
+    assert!(!s.has(&burned).await, "{applied:?}");
+    assert_eq!(s.slot(&root, 0).await, sapwood_types::Slot::Unspent);
+    let again = s.apply_block(Arc::new(s.next_block(&[&burned]).await), options).await.expect("apply again");
+    let due = again.block.height.0 + small().retention;
+    s.extend_to(due + 1).await;
+    assert_eq!(s.prune(due + 1).await, [burned.txid]);
+    s.sound().await;
+}
+
+/// The chain's maturity counts for the coinbase of a block, whatever the policy says.
+pub async fn the_maturity_of_a_block_is_that_of_its_chain(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    s.start(10, &[]).await;
+    let minted = coinbase("minted", 1);
+    let rules =
+        BlockRules { coinbase_maturity: Some(small().coinbase_maturity + 2), ..BlockRules::default() };
+    let options = ApplyOptions { rules, ..ApplyOptions::default() };
+    let block = Arc::new(s.next_block(&[&minted]).await);
+    let height = s.apply_block(block, options).await.expect("apply").block.height;
+    let from = height.plus(small().coinbase_maturity + 2);
+    assert_eq!(s.head(&minted).await.spending_height, Some(from));
+    s.extend_to(from.0 - 2).await;
+    let early = SpendRefusal::Immature { spendable_from: from, height: Height(from.0 - 1) };
+    assert_input(&s, &[&child("early", &[(&minted, 0)], 1)], early).await;
+    s.extend(&[]).await;
+    s.extend(&[&child("late", &[(&minted, 0)], 1)]).await;
     s.sound().await;
 }
 
@@ -268,7 +324,7 @@ pub async fn nothing_follows_the_last_height(factory: &dyn StoreFactory) {
         assert_refused(&s, &block, error).await;
     }
     let target = Some((first.height, first.hash));
-    let back = s.roll_back(target, sapwood_store::RollbackMode::Follower).await.expect("roll back");
+    let back = s.roll_back(target, sapwood_ledger::RollbackMode::Follower).await.expect("roll back");
     assert_eq!((back.last, back.blocks), (Some(first), 1));
     s.extend(&[]).await;
     s.sound().await;
@@ -303,7 +359,10 @@ pub async fn amounts_are_checked_where_asked_for(factory: &dyn StoreFactory) {
     };
     let spender = |values: &[u64]| worth(child("spender", &[(&root, 0), (&root, 1)], 1), values);
     let minted = |values: &[u64]| worth(coinbase("minted", 1), values);
-    let subsidy = ApplyOptions { subsidy: Some(50), ..ApplyOptions::default() };
+    let subsidy = ApplyOptions {
+        rules: BlockRules { subsidy: Some(50), ..BlockRules::default() },
+        ..ApplyOptions::default()
+    };
     // The two outputs are worth 1,000 and 1,001. The data output counts although nobody can spend it.
     let mut burnt = spender(&[2_001]);
     burnt.outputs.push(Output { value: 1, ..Output::data(&b"data"[..]) });

@@ -1,7 +1,9 @@
 //! Conflicts across reorganisations, and slots that have forgotten their spender.
 
+use sapwood_ledger::{
+    CreateError, CreateRequest, InputRefusal, RollbackMode, UnspendError, error::TxProblem,
+};
 use sapwood_rules::{SpendRefusal, SpendStatus, Verdict};
-use sapwood_store::{CreateError, CreateRequest, InputRefusal, RollbackMode, UnspendError, error::TxProblem};
 use sapwood_types::{BlockMark, Height, Slot, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
@@ -79,7 +81,7 @@ pub async fn a_frozen_loser_stops_the_new_branch(factory: &dyn StoreFactory) {
     back(&s, base).await;
     let before = s.digest().await;
     let block = s.next_block(&[&b]).await;
-    let problem = TxProblem::Rival(Box::new(sapwood_store::ConflictError::Frozen { outpoint: op(&a, 0) }));
+    let problem = TxProblem::Rival(Box::new(sapwood_ledger::ConflictError::Frozen { outpoint: op(&a, 0) }));
     assert_eq!(s.try_apply(&block).await, Err(refused_tx(&block, &b, problem)));
     s.assert_unchanged(before, "the refused branch").await;
     s.sound().await;

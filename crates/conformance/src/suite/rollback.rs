@@ -1,9 +1,9 @@
 //! Taking blocks back.
 
-use sapwood_store::{
+use sapwood_ledger::{
     ApplyOptions, ConflictError, Counts, CreateRequest, RollbackError, RollbackMode, RolledBack,
 };
-use sapwood_types::{BlockHash, BlockMark, Height, Slot, TxId};
+use sapwood_types::{BlockHash, BlockMark, BlockRules, Height, Slot, TxId};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
@@ -202,14 +202,17 @@ pub async fn what_was_written_over_comes_back(factory: &dyn StoreFactory) {
         let base = s.extend(&[]).await.block;
         let before = s.records(&[&minted]).await;
         let block = std::sync::Arc::new(s.next_block(&[&minted]).await);
-        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         s.apply_block(block, options).await.expect("apply");
         assert_ne!(s.records(&[&minted]).await, before, "the case itself");
         back(&s, base, mode).await;
         assert_eq!(s.records(&[&minted]).await, before, "{mode:?}");
         assert_eq!(
             s.counts().await,
-            Ok(Counts { records: 1, unspent: 130, unmined: 0, spent: 0 }),
+            Ok(Counts { records: 1, unspent: 130, unmined: 0, spent: 0, ..Counts::default() }),
             "{mode:?}"
         );
         s.sound().await;
@@ -247,7 +250,10 @@ pub async fn what_wrote_over_a_record_is_forgotten(factory: &dyn StoreFactory) {
         let twice = coin("twice", 2);
         let base = s.start(10, &[&twice]).await.block;
         let block = std::sync::Arc::new(s.next_block(&[&twice]).await);
-        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         s.apply_block(block, options).await.expect("apply");
         let waiting = child("waiting", &[(&twice, 0)], 1);
         s.add(&waiting, 11).await;
@@ -274,7 +280,10 @@ pub async fn what_comes_back_names_nobody_who_is_gone(factory: &dyn StoreFactory
         s.add(&waiting, 10).await;
         s.add_loser(&loser, 10).await;
         let block = std::sync::Arc::new(s.next_block(&[&twice]).await);
-        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         s.apply_block(block, options).await.expect("apply");
         s.delete(vec![waiting.txid, loser.txid]).await.expect("delete");
         back(&s, base, mode).await;
@@ -295,7 +304,10 @@ pub async fn a_spender_of_the_same_block_is_no_obstacle(factory: &dyn StoreFacto
         let before = s.record(&twice).await;
         let spender = child("spender", &[(&twice, 0)], 1);
         let block = std::sync::Arc::new(s.next_block(&[&spender, &twice]).await);
-        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         s.apply_block(block, options).await.expect("apply");
         s.try_spend(&spender, &[0], 11).await.expect("a mined transaction holds what it spends");
         let rolled = back(&s, base, mode).await;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use sapwood_ledger::{AppliedBlocks, ApplyError, ApplyOptions, InputRefusal, error::TxProblem};
 use sapwood_rules::SpendRefusal;
-use sapwood_store::{AppliedBlocks, ApplyError, ApplyOptions, InputRefusal, error::TxProblem};
 use sapwood_types::{Block, Height, Tx};
 
 use super::{StoreFactory, Subject, refused_tx};
@@ -66,7 +66,7 @@ pub async fn blocks_in_a_row_do_what_they_do_one_by_one(factory: &dyn StoreFacto
     // And it can be taken back like any other.
     let back_to = Some((blocks[0].height, blocks[0].hash));
     for s in [&together, &single] {
-        s.roll_back(back_to, sapwood_store::RollbackMode::Node).await.expect("roll back");
+        s.roll_back(back_to, sapwood_ledger::RollbackMode::Node).await.expect("roll back");
     }
     assert_eq!(together.digest().await, single.digest().await);
     together.sound().await;
@@ -152,7 +152,7 @@ pub async fn blocks_in_a_row_share_a_page(factory: &dyn StoreFactory) {
     assert_eq!(s.counts().await.expect("counts").spent, 16);
     // Back into the midst of the row.
     let target = Some((blocks[1].height, blocks[1].hash));
-    s.roll_back(target, sapwood_store::RollbackMode::Follower).await.expect("roll back");
+    s.roll_back(target, sapwood_ledger::RollbackMode::Follower).await.expect("roll back");
     for (number, tx) in (0..).zip(&spenders) {
         let expected = if number < 2 { spent(tx, 0, Some(2 + number)) } else { sapwood_types::Slot::Unspent };
         assert_eq!(s.slot(&wide, 128 + number).await, expected, "block {number}");
@@ -197,7 +197,7 @@ pub async fn a_refused_block_leaves_the_pages_of_the_one_before(factory: &dyn St
 
 /// Nothing of a branch that was rolled back is left where the next blocks look.
 pub async fn a_row_after_a_rollback_sees_what_was_rolled_back(factory: &dyn StoreFactory) {
-    for mode in [sapwood_store::RollbackMode::Node, sapwood_store::RollbackMode::Follower] {
+    for mode in [sapwood_ledger::RollbackMode::Node, sapwood_ledger::RollbackMode::Follower] {
         let s = Subject::new(factory, small()).await;
         let (plain, wide) = (coin("plain", 3), coin("wide", 300));
         let base = s.start(1, &[&plain, &wide]).await.block;
@@ -214,8 +214,8 @@ pub async fn a_row_after_a_rollback_sees_what_was_rolled_back(factory: &dyn Stor
         let mut lost = done.applied[0].conflicting.clone();
         lost.sort();
         match mode {
-            sapwood_store::RollbackMode::Node => assert_eq!(lost, ids(&[&old, &heir])),
-            sapwood_store::RollbackMode::Follower => assert_eq!(lost, []),
+            sapwood_ledger::RollbackMode::Node => assert_eq!(lost, ids(&[&old, &heir])),
+            sapwood_ledger::RollbackMode::Follower => assert_eq!(lost, []),
         }
         assert_eq!(s.slot(&plain, 0).await, spent(&new, 0, Some(2)));
         assert_eq!(s.slot(&wide, 200).await, spent(&new, 1, Some(2)));

@@ -1,7 +1,7 @@
 //! Spending, and taking spends back.
 
+use sapwood_ledger::{CreateRequest, InputRefusal, SpendError, SpendInput, SpendRequest, UnspendError};
 use sapwood_rules::{SpendRefusal, SpendStatus, spendability::SpendOverrides};
-use sapwood_store::{CreateRequest, InputRefusal, SpendError, SpendInput, SpendRequest, UnspendError};
 use sapwood_types::{Height, OutPoint, Output, Slot, Tx, UtxoHash};
 
 use super::{StoreFactory, Subject, failures, only};

@@ -8,12 +8,12 @@ use std::{
     },
 };
 
-use sapwood_rules::{Hold, Policy, Verdict, lifecycle::due_up_to, settled_at};
-use sapwood_store::{
+use sapwood_ledger::{
     Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest,
     Cursor, DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest,
-    Store, StoreError, Unspend, UnspendError, UtxoSet, error::TxProblem,
+    Store, StoreError, Unspend, UnspendError, Utxo, UtxoSet, error::TxProblem,
 };
+use sapwood_rules::{Hold, Policy, SpendStatus, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};
 
 use super::StoreFactory;
@@ -120,6 +120,8 @@ impl Subject {
         let due = self.due_all().await;
         let order = |entry: &DueRecord| (entry.settled_at, entry.txid);
         assert!(due.is_sorted_by_key(order), "the due records are not in order");
+        let settled = self.settled_between(Height::GENESIS, Height::MAX).await.expect("how many settled");
+        assert_eq!(settled, due.len() as u64, "the listing of due records and the count disagree");
         for entry in due {
             let record = self.get(entry.txid).await.expect("get").expect("a record is due but absent");
             let settled = settled_at(&record.to_pages().0);
@@ -264,6 +266,20 @@ impl Subject {
     pub async fn records(&self, txs: &[&Tx]) -> Vec<Option<TxRecord>> {
         let found = self.get_many(txs.iter().map(|tx| tx.txid).collect()).await.expect("get many");
         found.into_iter().map(|record| record.expect("a record that can be read")).collect()
+    }
+
+    /// Outputs, all of which can be read.
+    pub async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
+        self.store.outputs(outpoints).await?.into_iter().collect()
+    }
+
+    /// How outputs look at a height, all of which can be read.
+    pub async fn spend_status(
+        &self,
+        outpoints: Vec<OutPoint>,
+        at: Height,
+    ) -> Result<Vec<SpendStatus>, StoreError> {
+        self.store.spend_status(outpoints, at).await?.into_iter().collect()
     }
 
     /// Whether a transaction is there.

@@ -1,7 +1,7 @@
 //! The timelines of the document on safe deletion, with its own heights and its retention of 288.
 
+use sapwood_ledger::RollbackMode;
 use sapwood_rules::{KeepReason, Policy, Verdict};
-use sapwood_store::RollbackMode;
 use sapwood_types::{Height, Slot, Tx};
 
 use super::{StoreFactory, Subject};

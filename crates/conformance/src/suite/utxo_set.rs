@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sapwood_store::{ApplyOptions, CreateRequest, Reassign, RollbackMode, StoreError, UtxoSet};
-use sapwood_types::{BlockMark, Height, Output, Tx, TxId};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Reassign, RollbackMode, StoreError, UtxoSet};
+use sapwood_types::{BlockMark, BlockRules, Height, Output, Tx, TxId};
 
 use super::{StoreFactory, Subject};
 use crate::fixtures::*;
@@ -254,7 +254,10 @@ pub async fn overwritten_coins_go_and_come_back(factory: &dyn StoreFactory) {
         let minted = coinbase("minted", 130);
         let base = s.start(10, &[&minted]).await.block;
         let before = s.utxo_set_now().await;
-        let options = ApplyOptions { allow_overwrite: true, ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            rules: BlockRules { allow_overwrite: true, ..BlockRules::default() },
+            ..ApplyOptions::default()
+        };
         for outputs in [130, 1, 300] {
             let block = s.next_block(&[&coinbase("minted", outputs)]).await;
             s.apply_block(Arc::new(block), options).await.expect("apply");

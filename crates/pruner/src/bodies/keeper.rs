@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStoreExt, PutMode, PutOptions, path::Path};
 use sapwood_chain::{Body, BodyClaim, BodyFailure, BodyKeeper};
-use sapwood_store::{Store, StoreError};
+use sapwood_ledger::{Store, StoreError};
 use sapwood_types::TxId;
 
 use super::{Bodies, BodyError};

@@ -16,6 +16,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+use sapwood_chain::Stop;
 use sapwood_types::{External, Tx, TxId};
 use tokio::sync::OnceCell;
 
@@ -69,6 +70,14 @@ pub enum BodyError {
         /// Which.
         key: String,
     },
+    /// The program is stopping, and does not wait for an answer.
+    #[error("the program is stopping, and the object store has not answered while {doing} {key}")]
+    Stopping {
+        /// What was being done.
+        doing: &'static str,
+        /// To which object.
+        key: String,
+    },
     /// Anything else.
     #[error("the object store failed while {doing} {key}: {cause}")]
     Failed {
@@ -99,6 +108,8 @@ pub struct Bodies {
     place: String,
     external_above: u32,
     call_timeout: Duration,
+    /// Once it is asked, no answer is waited for.
+    stop: Stop,
     claims: Claims,
     /// The name of the store they belong to, if that matters.
     owner: Option<Bytes>,
@@ -143,8 +154,8 @@ impl Bodies {
     pub fn over(objects: Arc<dyn ObjectStore>, place: impl Into<String>) -> Self {
         let (external_above, call_timeout) = (DEFAULT_EXTERNAL_ABOVE, DEFAULT_CALL_TIMEOUT);
         let (claims, owner, owned) = (Claims::default(), None, Arc::default());
-        let (directory, place) = (None, place.into());
-        Self { objects, directory, place, external_above, call_timeout, claims, owner, owned }
+        let (directory, place, stop) = (None, place.into(), Stop::default());
+        Self { objects, directory, place, external_above, call_timeout, stop, claims, owner, owned }
     }
 
     /// Keep bodies of more than so many bytes outside.
@@ -159,13 +170,19 @@ impl Bodies {
         Self { call_timeout, ..self }
     }
 
+    /// Give up calls once this is asked: those in flight and all further ones.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
     /// Where the body of a transaction belongs, if not into its record: outside if it is large, or needs more than one page.
     pub fn belongs_outside(&self, tx: &Tx) -> Option<External> {
         tx.body_outside(self.external_above)
     }
 
     /// Puts the body of a transaction outside if it belongs there. Call this before its record is made, and put what it returns
-    /// into the [`CreateRequest`](sapwood_store::CreateRequest). Beside a running pruner use
+    /// into the [`CreateRequest`](sapwood_ledger::CreateRequest). Beside a running pruner use
     /// [`Chain::create`](sapwood_chain::Chain::create), which claims the body until the record is there.
     pub async fn keep(&self, tx: &Tx, body: Bytes) -> Result<Option<External>, BodyError> {
         let Some(external) = self.belongs_outside(tx) else { return Ok(None) };
@@ -229,8 +246,10 @@ impl Bodies {
     ) -> Result<T, BodyError> {
         use object_store::Error;
         let key = key.to_string();
-        let Ok(result) = tokio::time::timeout(self.call_timeout, work).await else {
-            return Err(BodyError::TimedOut { doing, key, after: self.call_timeout });
+        let result = match self.stop.or(tokio::time::timeout(self.call_timeout, work)).await {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => return Err(BodyError::TimedOut { doing, key, after: self.call_timeout }),
+            None => return Err(BodyError::Stopping { doing, key }),
         };
         result.map_err(|error| match error {
             Error::NotFound { .. } => BodyError::NotFound { key },

@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use sapwood_ledger::{Judged, Store, StoreError};
 use sapwood_rules::{KeepReason, Policy, PruneContext, SafeHeight, Verdict};
-use sapwood_store::{Judged, Store, StoreError};
 use sapwood_types::{External, Height, TxId};
 
 use super::{Bodies, BodyError};

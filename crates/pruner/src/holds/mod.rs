@@ -12,8 +12,8 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use sapwood_ledger::{Store, StoreError};
 use sapwood_rules::Hold;
-use sapwood_store::{Store, StoreError};
 use sapwood_types::Height;
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ pub const NOTE: &str = "pruner/holds";
 const LONGEST_NAME: usize = 64;
 const LONGEST_TEXT: usize = 512;
 const MOST_HOLDS: usize = 1000;
+/// The end of the year 9999. What is beyond it was given in milliseconds, or by mistake, and few programs can show it.
+const LATEST_EXPIRY: u64 = 253_402_300_799;
 
 /// What kind of thing a hold is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,7 +83,7 @@ pub struct HoldView {
     /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
     #[serde(serialize_with = "text::height_option")]
     pub keep_from: Option<Height>,
-    /// When it ends by itself, in seconds since 1970.
+    /// When it ends by itself, as a Unix timestamp.
     pub expires: Option<u64>,
     /// Why, for people.
     pub reason: String,
@@ -92,6 +94,11 @@ pub struct HoldView {
     /// Seconds since the consumer it belongs to last reported, or since the pruner started if it has not reported since then. `None` for a
     /// hold that no consumer reports for.
     pub silent_seconds: Option<u64>,
+    /// Seconds since it was set, renewed or reported for, with the same content or another, or since the pruner started if that was
+    /// before. `None` for the one of the reorg window, which follows from the chain.
+    pub unchanged_seconds: Option<u64>,
+    /// Records that are due by age and that this hold retains, whatever other holds do. 0 before the first block.
+    pub retained_records: u64,
 }
 
 impl HoldView {
@@ -106,12 +113,16 @@ impl HoldView {
             expired: hold.is_expired(now),
             decides: decided_by.is_some_and(|decider| decider.name == hold.name),
             silent_seconds: None,
+            unchanged_seconds: None,
+            retained_records: 0,
         }
     }
 
-    /// The same, with for how long its consumer has been silent.
+    /// The same, with for how long its owner has not been heard of.
     pub(crate) fn heard_by(self, holds: &Holds) -> Self {
-        Self { silent_seconds: holds.silent_seconds(&self.name), ..self }
+        let unchanged_seconds =
+            (self.kind != HoldKind::ReorgWindow).then(|| holds.unchanged_seconds(&self.name));
+        Self { silent_seconds: holds.silent_seconds(&self.name), unchanged_seconds, ..self }
     }
 }
 
@@ -153,6 +164,16 @@ pub enum HoldError {
         /// Which.
         name: String,
     },
+    /// Another owner has a hold of this name that is in force.
+    #[error(
+        "the hold {name} belongs to {owner}: choose another name, or release it first if {owner} no longer needs it"
+    )]
+    OtherOwner {
+        /// Which.
+        name: String,
+        /// Who set it.
+        owner: String,
+    },
     /// There are too many.
     #[error("there are {MOST_HOLDS} holds already: release some first")]
     TooMany,
@@ -172,9 +193,9 @@ pub struct Holds {
     under_way: tokio::sync::RwLock<()>,
     /// Expired holds that have been told about.
     told: Mutex<HashSet<String>>,
-    /// When the pruner started, and when each consumer reported since then.
+    /// When the pruner started, and when each hold was set, renewed or reported for since then.
     started: u64,
-    reported: Mutex<BTreeMap<&'static str, u64>>,
+    heard: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Holds {
@@ -188,7 +209,7 @@ impl Holds {
         Ok(Self {
             store,
             started: clock.now(),
-            reported: Mutex::default(),
+            heard: Mutex::default(),
             clock,
             held: RwLock::new(held),
             writing: tokio::sync::Mutex::default(),
@@ -213,10 +234,18 @@ impl Holds {
 
     /// Seconds since the consumer of this name last reported, or since the pruner started. `None` if it is no consumer's name.
     pub(crate) fn silent_seconds(&self, name: &str) -> Option<u64> {
-        let consumer =
-            [Consumer::Persister, Consumer::BlockAssembly].into_iter().find(|it| it.name() == name)?;
-        let last = self.reported.lock().get(consumer.name()).copied().unwrap_or(self.started);
-        Some(self.clock.now().saturating_sub(last))
+        [PERSISTER, BLOCK_ASSEMBLY].contains(&name).then(|| self.unchanged_seconds(name))
+    }
+
+    /// Seconds since the hold of this name was set, renewed or reported for, or since the pruner started.
+    fn unchanged_seconds(&self, name: &str) -> u64 {
+        let last = self.heard.lock().get(name).copied().unwrap_or(self.started);
+        self.clock.now().saturating_sub(last)
+    }
+
+    /// Notes that the owner of a hold was heard of.
+    fn hear(&self, name: &str) {
+        self.heard.lock().insert(name.into(), self.clock.now());
     }
 
     fn tell_expired(&self, all: &[Hold]) {
@@ -259,18 +288,27 @@ impl Holds {
         self.under_way.read().await
     }
 
-    /// Sets a hold, in the place of one of the same name. When this returns it is written down, and nothing that it keeps is deleted any
-    /// more: it waits for the chunk under way.
+    /// Sets a hold, in the place of one of the same name and owner. When this returns it is written down, and no record that it keeps is
+    /// deleted any more: it waits for the chunk in flight. One of another owner is replaced only if it has expired.
     pub async fn set(&self, hold: Hold) -> Result<(), HoldError> {
         self.check(&hold)?;
+        let name = hold.name.clone();
+        let now = self.clock.now();
         self.change(|holds| {
-            if !holds.contains_key(&hold.name) && holds.len() >= MOST_HOLDS {
-                return Err(HoldError::TooMany);
+            match holds.get(&hold.name) {
+                None if holds.len() >= MOST_HOLDS => return Err(HoldError::TooMany),
+                Some(held) if held.owner != hold.owner && !held.is_expired(now) => {
+                    let (name, owner) = (held.name.clone(), held.owner.clone());
+                    return Err(HoldError::OtherOwner { name, owner });
+                }
+                _ => {}
             }
             holds.insert(hold.name.clone(), hold);
             Ok(())
         })
-        .await
+        .await?;
+        self.hear(&name);
+        Ok(())
     }
 
     /// Moves a hold: what its owner needs now, and when it ends by itself.
@@ -284,14 +322,16 @@ impl Holds {
         let before = self.get(name).ok_or_else(|| HoldError::NotFound { name: name.into() })?;
         let hold = Hold { keep_from, expires, ..before };
         self.check(&hold)?;
-        self.change(|holds| match holds.get_mut(name) {
+        let renewed = self.change(|holds| match holds.get_mut(name) {
             Some(held) => {
                 *held = hold.clone();
                 Ok(hold)
             }
             None => Err(HoldError::NotFound { name: name.into() }),
-        })
-        .await
+        });
+        let renewed = renewed.await?;
+        self.hear(name);
+        Ok(renewed)
     }
 
     /// Ends a hold and returns it. That of the persister or of block assembly can be released too: then that consumer counts as not
@@ -300,7 +340,10 @@ impl Holds {
         if name == REORG_WINDOW {
             return refuse_reserved(name).and(Err(HoldError::NotFound { name: name.into() }));
         }
-        self.change(|holds| holds.remove(name).ok_or_else(|| HoldError::NotFound { name: name.into() })).await
+        let not_found = || HoldError::NotFound { name: name.into() };
+        let released = self.change(|holds| holds.remove(name).ok_or_else(not_found)).await?;
+        self.heard.lock().remove(name);
+        Ok(released)
     }
 
     fn check(&self, hold: &Hold) -> Result<(), HoldError> {
@@ -324,7 +367,15 @@ impl Holds {
         if let Some(expires) = expires.filter(|expires| *expires <= now) {
             return refuse(
                 "expires",
-                format!("{expires} is in the past: it is {now} now, in seconds since 1970"),
+                format!("{expires} is in the past: it is {now} now, as a Unix timestamp"),
+            );
+        }
+        if let Some(expires) = expires.filter(|expires| *expires > LATEST_EXPIRY) {
+            return refuse(
+                "expires",
+                format!(
+                    "{expires} is after the year 9999: it is a Unix timestamp in seconds, and {now} is now. Leave it out for no end"
+                ),
             );
         }
         Ok(())
@@ -332,7 +383,7 @@ impl Holds {
 
     /// Registers a consumer. Until it reports, nothing may go. One that is registered already stays as it is.
     pub(crate) async fn register(&self, consumer: Consumer) -> Result<(), HoldError> {
-        self.reported.lock().insert(consumer.name(), self.clock.now());
+        self.hear(consumer.name());
         self.change(|holds| {
             holds.entry(consumer.name().into()).or_insert_with(|| consumer.hold(None));
             Ok(())
@@ -342,8 +393,8 @@ impl Holds {
 
     /// Notes how far a consumer is, which registers it. Counts at once, even if it cannot be written down.
     pub(crate) async fn report(&self, consumer: Consumer, height: Height) -> Result<(), HoldError> {
-        self.reported.lock().insert(consumer.name(), self.clock.now());
         let _writing = self.writing.lock().await;
+        self.hear(consumer.name());
         let hold = consumer.hold(Some(height));
         self.held.write().insert(hold.name.clone(), hold);
         self.write_down().await

@@ -17,8 +17,8 @@ use std::{
 
 use futures_util::{StreamExt, future::join_all, stream};
 use parking_lot::Mutex;
+use sapwood_ledger::{Cursor, DeleteDue, Judged, Permit, StoreError};
 use sapwood_rules::{KeepReason, PruneContext, Verdict};
-use sapwood_store::{Cursor, DeleteDue, Judged, Permit, StoreError};
 use sapwood_types::{External, Height, TxId};
 use tokio::time::Instant;
 
@@ -29,7 +29,6 @@ use crate::{
     pace::{LOOK_AGAIN_AFTER, Pacer},
     retained::Retained,
     service::Shared,
-    status::estimate_backlog,
 };
 
 /// Bodies being deleted at the same time.
@@ -79,7 +78,7 @@ impl Run<'_> {
         }
         // What looks through everything comes seldom, and counts for itself.
         if self.whole || pacer.wants_backlog() {
-            self.count_backlog(sweep, pacer).await?;
+            self.count_backlog(pacer).await?;
         }
         let body_failures = AtomicU32::new(0);
         let mut first = true;
@@ -135,19 +134,21 @@ impl Run<'_> {
                 return Ok(());
             }
             if !full_speed {
-                self.rest(sweep, pacer, started.elapsed()).await?;
+                self.rest(pacer, started.elapsed()).await?;
             }
         }
     }
 
-    async fn count_backlog(&self, sweep: &Sweep, pacer: &mut Pacer) -> Result<(), Halt> {
-        let (store, up_to) = (&*self.shared.store, self.situation().await?.settled_up_to());
-        pacer.note_backlog(estimate_backlog(store, up_to, sweep.position.clone()).await?.records);
+    async fn count_backlog(&self, pacer: &mut Pacer) -> Result<(), Halt> {
+        pacer.note_backlog(match self.situation().await?.settled_up_to() {
+            Some(up_to) => self.shared.store.settled_between(Height::GENESIS, up_to).await?,
+            None => 0,
+        });
         Ok(())
     }
 
     /// Rests after having been busy so long, and looks now and then whether to work all the time after all.
-    async fn rest(&self, sweep: &Sweep, pacer: &mut Pacer, busy: Duration) -> Result<(), Halt> {
+    async fn rest(&self, pacer: &mut Pacer, busy: Duration) -> Result<(), Halt> {
         let mut left = pacer.rest(busy);
         while !left.is_zero() {
             self.check()?;
@@ -157,7 +158,7 @@ impl Run<'_> {
             }
             left -= part;
             if pacer.wants_backlog() {
-                self.count_backlog(sweep, pacer).await?;
+                self.count_backlog(pacer).await?;
             }
             if pacer.full_speed(&*self.shared.store).await? {
                 return Ok(());
@@ -232,7 +233,7 @@ async fn chunk(
         let request = DeleteDue {
             txids: txids.clone(),
             context: context.clone(),
-            check_children: shared.options.check_children,
+            check_children: shared.options.child_check,
             save_cursor: wave.done_up_to(Some(page)),
             spare_external: true,
             permit: Some(permit.clone()),

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use sapwood_store::{BatchError, Cursor, Permit, PreserveError, StoreError};
+use sapwood_ledger::{BatchError, Cursor, Permit, PreserveError, StoreError};
 use sapwood_types::Height;
 use tokio::time::Instant;
 
@@ -96,7 +96,7 @@ impl Sweep {
     }
 }
 
-/// The phases, by the names of the metrics.
+/// The phases. They have one name in metrics, REST and gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     PreserveParents,
@@ -106,12 +106,16 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// In the order in which a job goes through them.
+    pub(crate) const ALL: [Phase; 4] =
+        [Phase::PreserveParents, Phase::ExpirePreservations, Phase::DeleteDue, Phase::DropUndo];
+
     pub(crate) fn label(self) -> &'static str {
         match self {
             Phase::PreserveParents => "preserve_parents",
             Phase::ExpirePreservations => "expire_preservations",
-            Phase::DeleteDue => "dah_pruner",
-            Phase::DropUndo => "undo",
+            Phase::DeleteDue => "delete_due",
+            Phase::DropUndo => "drop_undo",
         }
     }
 
@@ -258,8 +262,7 @@ impl<'a> Run<'a> {
             job.counts = self.counts.clone();
             job.durations = self.durations.clone();
         });
-        let due =
-            self.shared.options.progress_log_every.is_some_and(|every| self.last_told.elapsed() >= every);
+        let due = self.shared.options.progress_log.is_some_and(|every| self.last_told.elapsed() >= every);
         if let (true, Some(job), Some(phase)) = (due, job, self.phase) {
             self.last_told = Instant::now();
             let seconds = self.started.elapsed().as_secs();

@@ -1,6 +1,7 @@
 //! Bodies without a record, from writes that failed, processes that were killed, and transactions that were forgotten.
 //!
-//! Such a body is looked for where bodies are, a part at a time: all parts at a start and on demand, some with each look by timer. It is
+//! Such a body is looked for where bodies are, a part at a time: all parts at a start and on demand, by that job or the one that goes on
+//! after it, and some with each look by timer. It is
 //! claimed before it is judged, so a body whose record is about to be written is never taken for one.
 
 use std::sync::atomic::Ordering;
@@ -32,13 +33,20 @@ impl Run<'_> {
     pub(super) async fn delete_orphans(&mut self) -> Result<(), Halt> {
         let Some(bodies) = &self.shared.bodies else { return Ok(()) };
         let next_part = || Some(self.shared.next_body_part.fetch_add(1, Ordering::Relaxed));
-        let parts: Vec<Option<u8>> = match self.shared.jobs.get(self.job).map(|job| job.trigger) {
-            Some(Trigger::StartUp | Trigger::OnDemand) => vec![None],
+        let trigger = self.shared.jobs.get(self.job).map(|job| job.trigger);
+        let owed = self.shared.owes_all_bodies.swap(false, Ordering::Relaxed);
+        let all = owed || trigger.is_some_and(Trigger::looks_at_all_bodies);
+        let parts: Vec<Option<u8>> = match trigger {
+            _ if all => vec![None],
             Some(Trigger::Timer) => (0..PARTS_BY_TIMER).map(|_| next_part()).collect(),
             _ => Vec::new(),
         };
         for part in parts {
-            match self.look_through(bodies, part).await {
+            let looked = self.look_through(bodies, part).await;
+            if let (true, Err(Trouble::Halt(_))) = (all, &looked) {
+                self.shared.owes_all_bodies.store(true, Ordering::Relaxed);
+            }
+            match looked {
                 // An object store that fails now is asked again by a later job.
                 Err(Trouble::Bodies(error)) => {
                     self.shared.metrics.failed("orphan_bodies");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use sapwood_store::Unreadable;
+use sapwood_ledger::Unreadable;
 use sapwood_types::{Height, TxId};
 
 use super::{Halt, Run, RunError};
@@ -122,6 +122,6 @@ impl Run<'_> {
     }
 }
 
-fn failed(error: sapwood_store::StoreError) -> RunError {
+fn failed(error: sapwood_ledger::StoreError) -> RunError {
     RunError::Preserve { cause: error.to_string() }
 }

@@ -12,12 +12,12 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::LONGEST_RUN;
-use sapwood_rules::Policy;
-use sapwood_store::{StoreDiagnose, StoreRead};
-use sapwood_store_embedded::{
-    EmbeddedOptions, EmbeddedStore, Faults,
-    floor::{Floor, Operations},
+use sapwood_engine_rocksdb::{OpenMode, Options, RocksEngine, open_ledger};
+use sapwood_ledger::{
+    Faults, StoreDiagnose, StoreRead,
+    engine::{Engine, WriteSet},
 };
+use sapwood_rules::Policy;
 
 use super::{
     Shape,
@@ -52,39 +52,30 @@ pub(crate) struct Apply {
     data: Option<PathBuf>,
 }
 
-/// Keeps the batches the store writes, while they are wanted.
+/// Keeps the write sets of the ledger, while they are wanted.
 #[derive(Default)]
-struct Batches(Mutex<Kept>);
+struct WriteSets(Mutex<Kept>);
 
-/// The memory is used again: what the store is measured with must not wait for new pages.
 #[derive(Default)]
 struct Kept {
     wanted: bool,
-    batches: Vec<Vec<u8>>,
-    used: usize,
+    sets: Vec<WriteSet>,
 }
 
-impl Faults for Batches {
+impl Faults for WriteSets {
     fn reached(&self, _: &'static str) -> Result<(), String> {
         Ok(())
     }
 
-    fn writing(&self, batch: &[u8]) {
+    fn writing(&self, writes: &WriteSet) {
         let mut kept = self.kept();
-        if !kept.wanted {
-            return;
+        if kept.wanted {
+            kept.sets.push(writes.clone());
         }
-        let at = kept.used;
-        kept.used += 1;
-        if at == kept.batches.len() {
-            kept.batches.push(Vec::new());
-        }
-        kept.batches[at].clear();
-        kept.batches[at].extend_from_slice(batch);
     }
 }
 
-impl Batches {
+impl WriteSets {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,31 +85,30 @@ impl Batches {
     }
 
     /// Those written since they were taken last.
-    fn take(&self) -> Vec<Operations> {
-        let mut kept = self.kept();
-        let used = std::mem::take(&mut kept.used);
-        kept.batches[..used].iter().map(|batch| Operations::of(batch)).collect()
+    fn take(&self) -> Vec<WriteSet> {
+        std::mem::take(&mut self.kept().sets)
     }
 }
 
-/// Blocks applied by the store, and the same bytes written straight.
+/// Blocks applied by the ledger, and the same rows committed to the engine alone: the baseline.
 #[derive(Default)]
-struct AgainstFloor {
+struct AgainstBaseline {
     apply: Times,
-    floor: Times,
+    baseline: Times,
 }
 
-impl AgainstFloor {
+impl AgainstBaseline {
     fn ratio(&self) -> f64 {
-        self.apply.total().as_secs_f64() / self.floor.total().as_secs_f64()
+        self.apply.total().as_secs_f64() / self.baseline.total().as_secs_f64()
     }
 
-    /// Writes straight what the store has just written.
-    fn write(&mut self, floor: &Floor, batches: &Batches) -> anyhow::Result<()> {
-        for operations in batches.take() {
+    /// Commits to the baseline what the ledger has just committed.
+    fn write(&mut self, baseline: &RocksEngine, sets: &WriteSets) -> anyhow::Result<()> {
+        for mut writes in sets.take() {
+            writes.number = baseline.position()? + 1;
             let started = Instant::now();
-            floor.write(&operations)?;
-            self.floor.add(started.elapsed());
+            baseline.commit(&writes)?;
+            self.baseline.add(started.elapsed());
         }
         Ok(())
     }
@@ -135,19 +125,18 @@ impl Apply {
 
     async fn measure(&self, directory: &Path) -> anyhow::Result<ApplyReport> {
         let store_directory = directory.join("store");
-        let batches = Arc::new(Batches::default());
-        let options =
-            EmbeddedOptions { faults: Some(Arc::clone(&batches) as _), ..EmbeddedOptions::default() };
+        let sets = Arc::new(WriteSets::default());
+        let options = Options::default().ledger(|ledger| ledger.faults = Some(Arc::clone(&sets) as _));
         let mut chain = BenchChain::new(&store_directory, &self.shape, options.clone())?;
         chain.fund(self.shape.outputs, self.json).await?;
         chain.store.settle_disk().await?;
         let outputs_at_start = chain.store.counts().await?.unspent;
 
-        let copy = directory.join("floor");
+        let copy = directory.join("baseline");
         chain.store.checkpoint(&copy).await?;
-        let floor = Floor::open(&copy, &options)?;
-        let (in_a_row, one_by_one) = self.against_floor(&mut chain, &floor, &batches).await?;
-        drop(floor);
+        let baseline = RocksEngine::open(&copy, OpenMode::Existing, &options.engine)?;
+        let (in_a_row, one_by_one) = self.against_baseline(&mut chain, &baseline, &sets).await?;
+        drop(baseline);
         std::fs::remove_dir_all(&copy).context("removing the copy")?;
 
         chain.store.settle_disk().await?;
@@ -168,9 +157,9 @@ impl Apply {
         let prune_per_s = with_check.per_second();
         Ok(ApplyReport {
             apply_tx_per_s: made_per_second,
-            floor_tx_per_s: txs / in_a_row.floor.total().as_secs_f64(),
-            apply_over_floor: in_a_row.ratio(),
-            single_apply_over_floor: one_by_one.ratio(),
+            baseline_tx_per_s: txs / in_a_row.baseline.total().as_secs_f64(),
+            apply_over_baseline: in_a_row.ratio(),
+            single_apply_over_baseline: one_by_one.ratio(),
             apply_p50_ms: one_by_one.apply.percentile_ms(50),
             apply_p99_ms: one_by_one.apply.percentile_ms(99),
             prune_per_s,
@@ -192,32 +181,32 @@ impl Apply {
 
     /// Blocks are applied by the store, and then their bytes are written straight into the copy: in turns, so that a noisy moment of the
     /// machine hits both. First some in a row, as a node does that catches up, then as many one by one, waiting for each.
-    async fn against_floor(
+    async fn against_baseline(
         &self,
         chain: &mut BenchChain,
-        floor: &Floor,
-        batches: &Batches,
-    ) -> anyhow::Result<(AgainstFloor, AgainstFloor)> {
-        let (mut in_a_row, mut one_by_one) = (AgainstFloor::default(), AgainstFloor::default());
+        baseline: &RocksEngine,
+        sets: &WriteSets,
+    ) -> anyhow::Result<(AgainstBaseline, AgainstBaseline)> {
+        let (mut in_a_row, mut one_by_one) = (AgainstBaseline::default(), AgainstBaseline::default());
         let bar = progress("apply, and the same bytes straight", 2 * self.blocks, self.json)?;
-        batches.want(true);
-        while in_a_row.floor.count() < self.blocks {
-            let length = LONGEST_RUN.min(self.blocks - in_a_row.floor.count());
+        sets.want(true);
+        while in_a_row.baseline.count() < self.blocks {
+            let length = LONGEST_RUN.min(self.blocks - in_a_row.baseline.count());
             let run: Vec<_> = (0..length).map(|_| Arc::new(chain.workload.next_block())).collect();
             let started = Instant::now();
             chain.apply_run(&run).await?;
             in_a_row.apply.add(started.elapsed());
-            in_a_row.write(floor, batches)?;
+            in_a_row.write(baseline, sets)?;
             for _ in 0..length {
                 let block = chain.workload.next_block();
                 let started = Instant::now();
                 chain.apply(block).await?;
                 one_by_one.apply.add(started.elapsed());
-                one_by_one.write(floor, batches)?;
+                one_by_one.write(baseline, sets)?;
             }
             bar.inc(2 * length as u64);
         }
-        batches.want(false);
+        sets.want(false);
         bar.finish_and_clear();
         Ok((in_a_row, one_by_one))
     }
@@ -239,7 +228,7 @@ impl Apply {
         drop(child);
         let started = Instant::now();
         let store =
-            EmbeddedStore::open(directory, Policy::with_retention(RETENTION), EmbeddedOptions::default());
+            open_ledger(directory, OpenMode::Create, Policy::with_retention(RETENTION), Options::default());
         let elapsed = started.elapsed();
         store.context("opening the store after the kill")?;
         Ok(elapsed)

@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::Context;
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events};
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::{ApplyOptions, Store, StoreWrite};
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
-use sapwood_store::{ApplyOptions, Store, StoreWrite};
-use sapwood_store_embedded::EmbeddedOptions;
 
 use super::{
     chain::{BenchChain, RETENTION},
@@ -58,9 +58,9 @@ pub(super) async fn catching_up(
     bar.finish_and_clear();
     drop(store);
 
-    let mut chain = BenchChain::open(directory, workload, EmbeddedOptions::default())?;
+    let mut chain = BenchChain::open(directory, workload, Options::default())?;
     let node = Node::start(&chain).await?;
-    let backlog = node.pruner.status().await?.backlog.records;
+    let backlog = node.pruner.status().await?.backlog_records;
     node.warm_up(&mut chain).await?;
     let in_a_row = node.measure(&mut chain, blocks, IN_A_ROW, Duration::ZERO, quiet).await?;
     let after_a_pause = node.measure(&mut chain, blocks / 2, AFTER_PAUSES, PAUSE, quiet).await?;

@@ -4,11 +4,12 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
-use sapwood_store::{
+use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{
     ApplyOptions, Cursor, DeleteDue, DueRecord, Page, StoreDiagnose, StorePrune, StoreRead, StoreWrite,
 };
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
 use sapwood_types::{Block, Height, TxId};
 use tokio::task::JoinSet;
 
@@ -22,22 +23,18 @@ const PRUNE_CHUNK: usize = 1000;
 const CHUNKS_IN_FLIGHT: usize = 10;
 
 pub(super) struct BenchChain {
-    pub(super) store: EmbeddedStore,
+    pub(super) store: Ledger,
     pub(super) workload: Workload,
 }
 
 impl BenchChain {
-    pub(super) fn new(directory: &Path, shape: &Shape, options: EmbeddedOptions) -> anyhow::Result<Self> {
+    pub(super) fn new(directory: &Path, shape: &Shape, options: Options) -> anyhow::Result<Self> {
         Self::open(directory, Workload::new(shape)?, options)
     }
 
     /// Goes on with a workload on the store in this directory.
-    pub(super) fn open(
-        directory: &Path,
-        workload: Workload,
-        options: EmbeddedOptions,
-    ) -> anyhow::Result<Self> {
-        let store = EmbeddedStore::open(directory, Policy::with_retention(RETENTION), options)
+    pub(super) fn open(directory: &Path, workload: Workload, options: Options) -> anyhow::Result<Self> {
+        let store = open_ledger(directory, OpenMode::Create, Policy::with_retention(RETENTION), options)
             .context("opening the store to measure")?;
         Ok(Self { store, workload })
     }
@@ -70,7 +67,7 @@ impl BenchChain {
 }
 
 /// The bytes of all records and their keys, as they are stored and before the engine compresses them.
-pub(super) async fn record_bytes(store: &EmbeddedStore) -> anyhow::Result<u64> {
+pub(super) async fn record_bytes(store: &Ledger) -> anyhow::Result<u64> {
     const AT_A_TIME: usize = 10_000;
     let (mut bytes, mut after) = (0, None);
     loop {
@@ -88,12 +85,12 @@ pub(super) async fn record_bytes(store: &EmbeddedStore) -> anyhow::Result<u64> {
     }
 }
 
-async fn tip(store: &EmbeddedStore) -> anyhow::Result<Height> {
+async fn tip(store: &Ledger) -> anyhow::Result<Height> {
     Ok(store.last_applied().await?.context("no block was applied")?.height)
 }
 
 /// Up to `limit` records that may be deleted by their rule at the current height.
-async fn due(store: &EmbeddedStore, after: Option<Cursor>, limit: usize) -> anyhow::Result<Page<DueRecord>> {
+async fn due(store: &Ledger, after: Option<Cursor>, limit: usize) -> anyhow::Result<Page<DueRecord>> {
     match due_up_to(tip(store).await?, RETENTION) {
         Some(up_to) => Ok(store.due(up_to, after, limit).await?),
         None => Ok(Page::new(Vec::new(), None)),
@@ -102,7 +99,7 @@ async fn due(store: &EmbeddedStore, after: Option<Cursor>, limit: usize) -> anyh
 
 /// Deletes records, all of which are due.
 async fn delete(
-    store: &EmbeddedStore,
+    store: &Ledger,
     current: Height,
     records: &[DueRecord],
     check_children: bool,
@@ -127,7 +124,7 @@ async fn delete(
 /// One turn of a pruner that has to catch up: lists the next due records and deletes them, several chunks at a time. Returns
 /// how many went, and where the next turn begins.
 pub(super) async fn prune_turn(
-    store: &EmbeddedStore,
+    store: &Ledger,
     after: Option<Cursor>,
     check_children: bool,
 ) -> anyhow::Result<(u64, Option<Cursor>)> {
@@ -147,7 +144,7 @@ pub(super) async fn prune_turn(
 
 /// Deletes everything that is due, a chunk at a time, as a pruner that keeps up does beside the blocks. Returns how many
 /// records went.
-pub(super) async fn prune_all(store: &EmbeddedStore) -> anyhow::Result<u64> {
+pub(super) async fn prune_all(store: &Ledger) -> anyhow::Result<u64> {
     let mut pruned = 0;
     let mut after = None;
     loop {
@@ -164,7 +161,7 @@ pub(super) async fn prune_all(store: &EmbeddedStore) -> anyhow::Result<u64> {
 pub(super) fn apply_until_killed(directory: &Path, shape: &Shape) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
-        let mut chain = BenchChain::new(directory, shape, EmbeddedOptions::default())?;
+        let mut chain = BenchChain::new(directory, shape, Options::default())?;
         chain.fund(shape.outputs, true).await?;
         loop {
             let block = chain.workload.next_block();

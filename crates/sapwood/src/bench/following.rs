@@ -10,10 +10,11 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, DEFAULT_QUEUE, Events};
+use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{AddressIndexing, ApplyOptions, RollbackMode, Store, StoreWrite as _};
 use sapwood_rules::Policy;
 use sapwood_sources::synthetic::{SyntheticChain, SyntheticOptions};
-use sapwood_store::{AddressIndexing, ApplyOptions, RollbackMode, Store, StoreWrite as _};
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use sapwood_types::Block;
 use serde::Serialize;
 
@@ -102,14 +103,18 @@ impl Following {
             repeated_addresses: 0.5,
             ..SyntheticOptions::benchmark()
         })?;
-        let way = |name: &str, options: EmbeddedOptions, mode| Way::new(&directory.join(name), options, mode);
-        let plain = EmbeddedOptions { record_cache_bytes: 64 << 20, ..EmbeddedOptions::default() };
+        let way = |name: &str, options: Options, mode| Way::new(&directory.join(name), options, mode);
+        let plain = Options::default().ledger(|ledger| ledger.record_cache_bytes = 64 << 20);
         let address_index = AddressIndexing { address: true, credential: false };
         let mut ways = [
             way("store", plain.clone(), None)?,
             way("chain", plain.clone(), Some(ApplyMode::Sync))?,
-            way("hash", EmbeddedOptions { utxo_hash: true, ..plain.clone() }, Some(ApplyMode::Sync))?,
-            way("address", EmbeddedOptions { address_index, ..plain.clone() }, Some(ApplyMode::Sync))?,
+            way("hash", plain.clone().ledger(|ledger| ledger.utxo_hash = true), Some(ApplyMode::Sync))?,
+            way(
+                "address",
+                plain.clone().ledger(|ledger| ledger.address_index = address_index),
+                Some(ApplyMode::Sync),
+            )?,
             way("async", plain, Some(ApplyMode::Async { queue: DEFAULT_QUEUE }))?,
         ];
         while synthetic.is_beginning() {
@@ -156,7 +161,7 @@ impl Following {
 
 /// One way to apply blocks, on a store of its own.
 struct Way {
-    store: EmbeddedStore,
+    store: Ledger,
     chain: Option<Chain>,
     total: Duration,
     slowest: Duration,
@@ -164,8 +169,8 @@ struct Way {
 }
 
 impl Way {
-    fn new(directory: &Path, options: EmbeddedOptions, mode: Option<ApplyMode>) -> anyhow::Result<Self> {
-        let store = EmbeddedStore::open(directory, Policy::default(), options)?;
+    fn new(directory: &Path, options: Options, mode: Option<ApplyMode>) -> anyhow::Result<Self> {
+        let store = open_ledger(directory, OpenMode::Create, Policy::default(), options)?;
         let shared = Arc::new(store.clone()) as Arc<dyn Store>;
         let chain = mode.map(|mode| {
             Chain::new(shared, Events::default(), ChainOptions { mode, rollback: RollbackMode::Follower })

@@ -41,7 +41,7 @@ pub(super) fn peak_rss_bytes() -> Option<u64> {
 }
 
 /// Bytes of all files below a directory. Files that vanish meanwhile do not count.
-pub(super) fn bytes_on_disk(directory: &Path) -> u64 {
+pub(crate) fn bytes_on_disk(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries
         .flatten()

@@ -24,6 +24,8 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
+pub(crate) use measure::bytes_on_disk;
+
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::Args;
-use sapwood_store::StoreRead;
-use sapwood_store_embedded::EmbeddedOptions;
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::StoreRead;
 
 use super::{
     Shape,
@@ -54,7 +54,7 @@ impl Prune {
     }
 
     async fn measure(&self, directory: &Path) -> anyhow::Result<PruneReport> {
-        let mut chain = BenchChain::new(directory, &self.shape, EmbeddedOptions::default())?;
+        let mut chain = BenchChain::new(directory, &self.shape, Options::default())?;
         chain.fund(self.shape.outputs, self.json).await?;
         chain.store.settle_disk().await?;
         let outputs_at_start = chain.store.counts().await?.unspent;

@@ -10,11 +10,11 @@ use super::following::{FollowingFigures, MOST_OVER_STORE};
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ApplyReport {
     pub(super) apply_tx_per_s: f64,
-    pub(super) floor_tx_per_s: f64,
+    pub(super) baseline_tx_per_s: f64,
     /// Blocks in a row, as a node applies them that catches up.
-    pub(super) apply_over_floor: f64,
+    pub(super) apply_over_baseline: f64,
     /// Blocks one by one, waiting for each. So are the percentiles.
-    pub(super) single_apply_over_floor: f64,
+    pub(super) single_apply_over_baseline: f64,
     pub(super) apply_p50_ms: f64,
     pub(super) apply_p99_ms: f64,
     pub(super) prune_per_s: f64,
@@ -102,10 +102,10 @@ fn pruning_rows(beside: f64, check: f64, over_make: f64) -> [Row; 3] {
 
 impl ApplyReport {
     fn rows(&self) -> Vec<Row> {
-        let over_floor = self.apply_over_floor;
-        let single = format!("{:.2} ×", self.single_apply_over_floor);
+        let over_baseline = self.apply_over_baseline;
+        let single = format!("{:.2} ×", self.single_apply_over_baseline);
         let mut rows = vec![
-            Row::at_most("apply against the same bytes written straight", over_floor, 1.5, "≤ 1.50 ×"),
+            Row::at_most("apply against the same bytes written straight", over_baseline, 1.5, "≤ 1.50 ×"),
             Row::plain("the same, waiting for each block", single),
         ];
         rows.extend(pruning_rows(
@@ -140,7 +140,7 @@ impl ApplyReport {
                 holds: Some(self.reopen_after_kill_ms < 2000.0),
             },
             Row::rate("transactions applied per second", self.apply_tx_per_s),
-            Row::rate("transactions written straight per second", self.floor_tx_per_s),
+            Row::rate("transactions written straight per second", self.baseline_tx_per_s),
             Row::plain(
                 "time of a block that is waited for, p50 and p99",
                 format!("{:.0} and {:.0} ms", self.apply_p50_ms, self.apply_p99_ms),
@@ -257,8 +257,8 @@ mod tests {
         let report = serde_json::to_value(ApplyReport::default()).unwrap();
         for key in [
             "apply_tx_per_s",
-            "floor_tx_per_s",
-            "apply_over_floor",
+            "baseline_tx_per_s",
+            "apply_over_baseline",
             "apply_p50_ms",
             "apply_p99_ms",
             "prune_per_s",

@@ -16,15 +16,12 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
-use sapwood_pruner::PrunerOptions;
+use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{AddressIndexing, Store, StoreRead as _};
 use sapwood_rules::Policy;
-use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind, grpc::Feed};
-use sapwood_sources::{
-    BlockSource as _,
-    synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource},
-};
-use sapwood_store::{AddressIndexing, Store, StoreRead as _};
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use sapwood_server::{ListenOptions, ServerOptions};
+use sapwood_sources::synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource};
 use sapwood_types::{OutPoint, Slot};
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, time::MissedTickBehavior};
@@ -211,7 +208,7 @@ impl Kind {
 
 /// The node that is measured.
 struct Measured {
-    store: EmbeddedStore,
+    store: Ledger,
     source: SyntheticSource,
     follower: Follower,
     serving: Serving,
@@ -231,10 +228,11 @@ impl Measured {
         })?;
         let policy = Policy { reorg_window: 20, ..Policy::with_retention(RETENTION) };
         let address_index = AddressIndexing { address: true, credential: false };
-        let store = EmbeddedStore::open(
+        let store = open_ledger(
             directory,
+            OpenMode::Create,
             policy,
-            EmbeddedOptions { address_index, ..EmbeddedOptions::default() },
+            Options::default().ledger(|ledger| ledger.address_index = address_index),
         )?;
         let chain =
             Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), ChainOptions::default());
@@ -243,27 +241,13 @@ impl Measured {
         let servers = ServerOptions::default();
         let anywhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let serving = Serving::start(Parts {
-            name: "benchmark".into(),
-            chain,
-            kind: ChainKind::Bitcoin(sapwood_sources::bitcoin::Network::Regtest.into()),
-            address_index,
-            progress: Some(follower.progress()),
-            directory: directory.to_owned(),
-            feed: Feed::Closed { source: source.name(), utxo_admin: false },
-            bodies: None,
-            pruner: PrunerOptions::with_policy(policy),
             servers: ServerOptions {
                 http: ListenOptions { address: anywhere, ..servers.http.clone() },
                 ..servers
             },
             serve: (false, true),
             give_way: !options.same_priority,
-            host_names: Vec::new(),
-            refresh: Duration::from_secs(1),
-            heavy_statistics: true,
-            no_block_after: None,
-            ready_lag: 6,
-            disk_limit: None,
+            ..Parts::of_synthetic("benchmark", chain, &follower, &source, directory, policy)
         })
         .await?;
         Ok(Self { store, source, follower, serving, made: Vec::new() })
@@ -361,7 +345,7 @@ impl Measured {
     /// Outputs of the last blocks that are unspent now.
     async fn unspent(&self) -> anyhow::Result<Vec<OutPoint>> {
         let some = self.made.iter().step_by((self.made.len() / (2 * KEYS)).max(1)).copied().collect();
-        let found = self.store.outputs(some).await?.into_iter().flatten();
+        let found = self.store.outputs(some).await?.into_iter().flatten().flatten();
         let unspent = found.filter(|utxo| matches!(utxo.slot, Slot::Unspent));
         let mut outpoints: Vec<OutPoint> = unspent.map(|utxo| utxo.outpoint).take(KEYS).collect();
         ensure!(!outpoints.is_empty(), "nothing is unspent: use more --outputs");

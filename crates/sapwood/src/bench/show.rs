@@ -8,8 +8,8 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sapwood_store::{StoreDiagnose, StoreRead};
-use sapwood_store_embedded::EmbeddedOptions;
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::{StoreDiagnose, StoreRead};
 
 use super::{
     Shape,
@@ -46,7 +46,7 @@ impl Show {
             "A chain of {} transactions a block on the embedded store. Records go {RETENTION} blocks after they settled.",
             thousands(self.shape.txs as u64)
         );
-        let mut chain = BenchChain::new(directory, &self.shape, EmbeddedOptions::default())?;
+        let mut chain = BenchChain::new(directory, &self.shape, Options::default())?;
         chain.fund(self.shape.outputs, false).await?;
         let bar = ProgressBar::new(self.duration.as_secs());
         bar.set_style(ProgressStyle::with_template("{wide_bar} {pos} of {len} s\n{msg}")?);

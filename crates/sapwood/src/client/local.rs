@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
 use axum::{Router, body::Body, http::Request};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -15,14 +14,14 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events, Progress};
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{Store, StoreError, StoreRead as _};
 use sapwood_pruner::{Bodies, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
     Access as ServerAccess, Node, NodeParts, Secret, Tokens,
     http::{HttpOptions, router},
 };
 use sapwood_sources::ChainPoint;
-use sapwood_store::{Store, StoreError, StoreRead as _};
-use sapwood_store_embedded::EmbeddedStore;
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -30,7 +29,7 @@ use tower::ServiceExt as _;
 use super::Access;
 use crate::{
     config::{BodiesSection, Config, required_maturity},
-    node::{Directory, NodeFile, Offline},
+    node::{Directory, Offline},
     status::noted_tip,
 };
 
@@ -51,7 +50,7 @@ impl Local {
             Access::Look | Access::LookAtBodies => directory.look().await?,
             Access::Change => directory.change().await?,
         };
-        let config = match configuration(&node, config) {
+        let config = match directory.config(config) {
             Ok(config) => config,
             // What does not look at bodies need not know where they are.
             Err(error) if access == Access::Look => {
@@ -121,7 +120,7 @@ impl Local {
 }
 
 /// How far the source was when it was last asked. What is applied is known for sure.
-async fn last_known(store: &EmbeddedStore) -> Result<Progress, StoreError> {
+async fn last_known(store: &Ledger) -> Result<Progress, StoreError> {
     let applied = store.last_applied().await?.map(|last| ChainPoint::new(last.height, last.hash));
     let noted = noted_tip(store).await?;
     let height = applied.map(|applied| applied.height);
@@ -130,15 +129,6 @@ async fn last_known(store: &EmbeddedStore) -> Result<Progress, StoreError> {
     (progress.height, progress.tip) = (height, tip);
     (progress.source.tip, progress.source.best_height) = (tip, tip.map(|tip| tip.height));
     Ok(progress)
-}
-
-/// The configuration that is named, or the one the directory was last run with. The defaults if there is none.
-fn configuration(node: &NodeFile, named: Option<&Path>) -> anyhow::Result<Config> {
-    match named.or(node.configuration.as_deref()) {
-        None => Ok(Config::default()),
-        Some(file) => Config::load(Some(file))
-            .context("the configuration this directory was last run with: name another one with --config"),
-    }
 }
 
 /// The bodies of the store. `None` if there are none and none may be made.

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use clap::Args;
 use reqwest::{Method, StatusCode};
-use sapwood_store::StoreError;
+use sapwood_ledger::{EngineError, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -115,7 +115,9 @@ impl Target {
 }
 
 fn is_locked(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Locked { .. })))
+    error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Engine(EngineError::Locked { .. }))))
 }
 
 impl Client {

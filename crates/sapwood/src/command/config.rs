@@ -23,7 +23,8 @@ pub(crate) struct PrintConfig {
 /// What to do with a configuration besides printing it.
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a configuration file: refuses all that `sapwood run` refuses, with the reason.
+    /// Check a configuration file: refuses all that `sapwood run` refuses, with the reason. The data directory is not looked
+    /// at.
     Check {
         /// The configuration file.
         file: PathBuf,

@@ -7,25 +7,24 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
-use sapwood_pruner::{Bodies, BodyLocation, Consumer, PrunerOptions};
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{BatchError, CreateRequest, RollbackMode, Store, StoreRead as _, StoreWrite as _};
+use sapwood_pruner::{Bodies, BodyLocation, Consumer, text::counted};
 use sapwood_rules::{Hold, Policy};
-use sapwood_server::{ListenOptions, ServerOptions, address::ChainKind, grpc::Feed, status::StatusReport};
+use sapwood_server::{ListenOptions, ServerOptions, grpc::Feed, status::StatusReport};
 use sapwood_sources::{
     BlockSource as _,
-    synthetic::{Outcome, Step, SyntheticOptions, SyntheticSource},
+    synthetic::{MOST_TXS, Outcome, Step, SyntheticOptions, SyntheticSource},
 };
-use sapwood_store::{
-    AddressIndexing, BatchError, CreateRequest, RollbackMode, Store, StoreRead as _, StoreWrite as _,
-};
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use sapwood_types::Height;
 use serde::Serialize;
 
 use crate::{
-    bench::parse_duration,
+    bench::{bytes_on_disk, parse_duration},
     node::{Directory, NodeFile, Parts, Serving, TOKEN_FILE, runtime, stop_on_signals},
 };
 
@@ -50,7 +49,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 4.0)]
     speed: f64,
     /// Transactions in a block.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=i64::from(MOST_TXS)))]
     txs: u32,
     /// The seed of the made-up chain: the same seed gives the same blocks.
     #[arg(long, default_value_t = 1)]
@@ -99,7 +98,7 @@ impl Demo {
     async fn show(&self, path: &Path) -> anyhow::Result<()> {
         let stop = Stop::default();
         stop_on_signals(stop.clone())?;
-        let source = SyntheticSource::new(self.chain()).with_context(|| format!("--txs {}", self.txs))?;
+        let source = SyntheticSource::new(self.chain())?;
         let policy = Policy::with_retention(RETENTION);
         let (directory, store) = open(path, policy).await?;
         let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
@@ -109,41 +108,29 @@ impl Demo {
         let listen = |base: ListenOptions, address| ListenOptions { address, ..base };
         let servers = ServerOptions::default();
         let serving = Serving::start(Parts {
-            name: "demo".into(),
-            chain,
-            kind: ChainKind::Bitcoin(sapwood_sources::bitcoin::Network::Regtest.into()),
-            address_index: AddressIndexing { address: true, credential: false },
-            progress: Some(follower.progress()),
-            directory: directory.path().to_owned(),
             feed: Feed::Closed { source: source.name(), utxo_admin: true },
             bodies: Some(Bodies::open(&BodyLocation::Directory(directory.bodies()))?),
-            pruner: PrunerOptions::with_policy(policy),
             servers: ServerOptions {
                 grpc: listen(servers.grpc.clone(), self.grpc),
                 http: listen(servers.http.clone(), self.http),
                 ..servers
             },
-            serve: (true, true),
-            give_way: true,
-            host_names: Vec::new(),
-            refresh: Duration::from_secs(1),
-            heavy_statistics: true,
-            no_block_after: None,
-            ready_lag: 6,
-            disk_limit: None,
+            ..Parts::of_synthetic("demo", chain, &follower, &source, directory.path(), policy)
         })
         .await?;
-        if let Some(page) = &serving.page {
+        if let Some(page) = serving.page() {
             eprintln!("status page: {page}     Ctrl-C ends it");
             eprintln!("to unlock its controls: the token in {}", directory.path().join(TOKEN_FILE).display());
+        }
+        if let Some(address) = serving.grpc() {
+            eprintln!("gRPC: {address}");
         }
         serving.pruner.register(Consumer::Persister).await?;
 
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}")?);
         bar.enable_steady_tick(Duration::from_millis(200));
-        let mut world =
-            World { store: store.clone(), source, follower, serving, summary: Summary::default() };
+        let mut world = World { store, source, follower, serving, summary: Summary::default() };
         let started = Instant::now();
         let mut timer = tokio::time::interval(Duration::from_secs_f64(1.0 / self.speed));
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -155,7 +142,10 @@ impl Demo {
             bar.set_message(words(&*world.serving.node.status().await));
         }
         bar.finish_and_clear();
-        let summary = world.end().await;
+        let mut summary = world.end().await;
+        // The status has measured the disk up to five seconds ago.
+        summary.disk_bytes = bytes_on_disk(directory.path());
+        summary.disk_bytes_without_pruning += summary.disk_bytes;
         if self.json {
             println!("{}", serde_json::to_string_pretty(&summary)?);
         } else {
@@ -182,7 +172,7 @@ impl Demo {
     }
 }
 
-async fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, EmbeddedStore)> {
+async fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, Ledger)> {
     let directory = Directory::new(path);
     let node = NodeFile {
         chain: "synthetic".into(),
@@ -193,18 +183,17 @@ async fn open(path: &Path, policy: Policy) -> anyhow::Result<(Directory, Embedde
     };
     directory.claim(&node)?;
     // Small buffers, so that what is deleted shows on disk within seconds.
-    let options = EmbeddedOptions {
-        write_buffer_bytes: 1 << 20,
-        block_cache_bytes: 32 << 20,
-        ..EmbeddedOptions::default()
-    };
+    let options = Options::default().engine(|engine| {
+        engine.write_buffer_bytes = 1 << 20;
+        engine.block_cache_bytes = 32 << 20;
+    });
     let store = directory.open(&node, options, &policy).await?;
     Ok((directory, store))
 }
 
 /// Everything that takes part.
 struct World {
-    store: EmbeddedStore,
+    store: Ledger,
     source: SyntheticSource,
     follower: Follower,
     serving: Serving,
@@ -270,11 +259,11 @@ impl World {
         Ok(())
     }
 
+    /// What happened, but for the bytes on disk.
     async fn end(mut self) -> Summary {
         let report = self.serving.node.sample().await;
         self.summary.pruned_records = report.prune.totals.deleted;
-        self.summary.disk_bytes = report.disk.total_bytes;
-        self.summary.disk_bytes_without_pruning = report.disk.without_pruning_bytes;
+        self.summary.disk_bytes_without_pruning = report.prune.totals.bytes_freed;
         self.serving.end().await;
         self.summary
     }
@@ -297,12 +286,10 @@ fn words(report: &StatusReport) -> String {
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        writeln!(
-            f,
-            "{} blocks with {} transactions, {} reorganisations",
-            self.blocks, self.transactions, self.reorgs
-        )?;
-        writeln!(f, "{} records pruned", self.pruned_records)?;
+        let (blocks, transactions) =
+            (counted(self.blocks, "block"), counted(self.transactions, "transaction"));
+        writeln!(f, "{blocks} with {transactions}, {}", counted(self.reorgs, "reorg"))?;
+        writeln!(f, "{} pruned", counted(self.pruned_records, "record"))?;
         writeln!(
             f,
             "{:.1} MiB on disk; without pruning it would be {:.1} MiB",
@@ -311,7 +298,7 @@ impl std::fmt::Display for Summary {
         )?;
         match self.errors {
             0 => writeln!(f, "no errors"),
-            errors => writeln!(f, "{errors} errors, see above"),
+            errors => writeln!(f, "{}, see above", counted(errors, "error")),
         }
     }
 }

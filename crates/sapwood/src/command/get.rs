@@ -8,7 +8,7 @@ use sapwood_server::{
     http::utxo_set::UtxoSetView,
     views::{TxView, UtxoPage, UtxoView},
 };
-use sapwood_types::{OutPoint, TxId};
+use sapwood_types::{AddressHash, OutPoint, TxId};
 use serde_json::Value;
 
 use crate::{
@@ -34,6 +34,8 @@ pub(crate) enum Get {
     },
     /// The unspent outputs of an address.
     Address(Address),
+    /// The unspent outputs of a payment credential. For directories made with `chain.credential_index`.
+    Credential(Credential),
     /// The UTXO set as a whole: outputs, value, and the hash as Bitcoin Core's `gettxoutsetinfo muhash` has it. Reads every record,
     /// unless `chain.utxo_hash` keeps it with each block.
     UtxoSet(Target),
@@ -67,6 +69,23 @@ pub(crate) struct Address {
     target: Target,
     /// The address, or a locking script as script:HEX.
     address: String,
+    #[command(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Credential {
+    #[command(flatten)]
+    target: Target,
+    /// The credential: 28 bytes as hexadecimal digits.
+    credential: AddressHash,
+    #[command(flatten)]
+    page: Page,
+}
+
+/// Which part of a list.
+#[derive(Debug, Args)]
+struct Page {
     /// By the height at which their records were made.
     #[arg(long, value_enum, default_value_t = Order::Asc)]
     order: Order,
@@ -88,7 +107,16 @@ impl Get {
                     let path = format!("/api/v1/utxos/{}/{}", outpoint.txid, outpoint.vout);
                     client.show(&client.get::<UtxoView>(&path).await?, show::utxo)
                 }
-                Get::Address(query) => query.run().await,
+                Get::Address(Address { target, address, page }) => {
+                    ensure!(
+                        !address.is_empty(),
+                        "the address is empty: give one, or a locking script as script:HEX"
+                    );
+                    page.show(&target, &format!("addresses/{}", part(address))).await
+                }
+                Get::Credential(Credential { target, credential, page }) => {
+                    page.show(&target, &format!("credentials/{credential}")).await
+                }
                 Get::UtxoSet(target) => utxo_set(&target).await,
             }
         })
@@ -134,16 +162,16 @@ impl GetTx {
     }
 }
 
-impl Address {
-    async fn run(self) -> anyhow::Result<()> {
-        let Self { target, address, order, limit, cursor } = self;
-        ensure!(!address.is_empty(), "the address is empty: give one, or a locking script as script:HEX");
+impl Page {
+    /// Shows this part of the unspent outputs of an owner, who is named as in a path of REST.
+    async fn show(self, target: &Target, owner: &str) -> anyhow::Result<()> {
+        let Self { order, limit, cursor } = self;
         let client = target.open(Access::Look).await?;
         let order = match order {
             Order::Asc => "asc",
             Order::Desc => "desc",
         };
-        let mut path = format!("/api/v1/addresses/{}/utxos?limit={limit}&order={order}", part(address));
+        let mut path = format!("/api/v1/{owner}/utxos?limit={limit}&order={order}");
         if let Some(cursor) = cursor {
             path += &format!("&cursor={}", part(cursor));
         }

@@ -1,5 +1,7 @@
 //! `sapwood hold`: holds say up to which height a consumer still needs the past.
 
+use std::time::UNIX_EPOCH;
+
 use clap::{Args, Subcommand};
 use sapwood_server::views::HoldReport;
 use serde_json::{Value, json};
@@ -33,8 +35,8 @@ pub(crate) struct SetHold {
     /// The first height that is still needed. Without it everything is.
     #[arg(long, value_name = "HEIGHT")]
     keep_from: Option<u32>,
-    /// When it ends by itself, as a Unix timestamp in seconds.
-    #[arg(long, value_name = "SECONDS")]
+    /// When it ends by itself: a duration from now, such as 2h or 30days, or a Unix timestamp in seconds. Without it, it has no end.
+    #[arg(long, value_name = "DURATION|TIMESTAMP", value_parser = expiry)]
     expires: Option<u64>,
     /// Why, for people.
     #[arg(long, default_value = "set by hand")]
@@ -78,7 +80,36 @@ impl HoldCommand {
     }
 }
 
+/// A Unix timestamp, from one or from a duration.
+fn expiry(text: &str) -> Result<u64, String> {
+    if let Ok(timestamp) = text.parse() {
+        return Ok(timestamp);
+    }
+    let from_now = humantime::parse_duration(text).map_err(|cause| {
+        format!("{cause}. Give a duration such as 2h or 30days, or a Unix timestamp in seconds")
+    })?;
+    let now = UNIX_EPOCH.elapsed().map_err(|cause| format!("the clock is before 1970: {cause}"))?;
+    Ok(now.as_secs().saturating_add(from_now.as_secs()))
+}
+
 /// A hold's name may have slashes.
 fn path(name: &str) -> String {
     format!("/api/v1/holds/{}", name.split('/').map(part).collect::<Vec<_>>().join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expires_is_a_duration_or_a_timestamp() {
+        assert_eq!(expiry("1794975948"), Ok(1_794_975_948));
+        let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let end = expiry("2h").unwrap();
+        assert!((now + 7200..now + 7260).contains(&end), "{end}");
+        for bad in ["", "soon", "-5", "2 fortnights"] {
+            assert!(expiry(bad).unwrap_err().contains("such as 2h"), "{bad}");
+        }
+        assert_eq!(expiry(&format!("{}s", u64::MAX)), Ok(u64::MAX), "the node refuses it");
+    }
 }

@@ -4,22 +4,22 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
-use sapwood_chain::{
-    ApplyMode, Chain, ChainError, ChainOptions, DEFAULT_QUEUE, Events, FollowOptions, Follower, Rejected,
-    Stop,
-};
-use sapwood_pruner::{Bodies, Pruner, PrunerOptions, SystemClock};
-use sapwood_rules::Policy;
+use sapwood_chain::{Chain, ChainError, Events, FollowOptions, Follower, Rejected, Stop};
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::{Store, StoreRead as _};
+use sapwood_pruner::{Bodies, Pruner, PrunerOptions, SystemClock, text::counted};
+use sapwood_rules::{Policy, PolicyChange};
 use sapwood_sources::{
     BlockSource as _, ChainPoint, SourceView,
     bitcoin::{BlkOptions, BlkSource, Network, blk::BlkReport},
 };
-use sapwood_store::{RollbackMode, Store, StoreRead as _};
-use sapwood_store_embedded::EmbeddedOptions;
 use sapwood_types::{BlockHash, Height};
 
-use super::{BodiesArg, DataArg};
-use crate::node::{self, NodeFile, counting_bar, follow_bar, runtime, stop_on_signals};
+use super::DataArg;
+use crate::{
+    config::{Apply, Config, Mode, required_maturity},
+    node::{self, NodeFile, a_while_after, counting_bar, follow_bar, runtime, stop_on_signals},
+};
 
 /// Which chain.
 #[derive(Debug, Subcommand)]
@@ -32,11 +32,14 @@ pub(crate) enum Import {
 pub(crate) struct ImportBitcoin {
     #[command(flatten)]
     data: DataArg,
-    #[command(flatten)]
-    bodies: BodiesArg,
-    /// mainnet, testnet3, testnet4, signet or regtest.
-    #[arg(long, default_value = "mainnet")]
-    network: Network,
+    /// The configuration file: `[apply]`, `[bodies]`, `[pruner]` and `[store]` are as for `sapwood run`, and for a new data directory `[chain]` and
+    /// `[policy]` too. Unless named it is the one the data directory was last run with.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// mainnet, testnet3, testnet4, signet, regtest, or signet:MAGIC for a private signet. What the data directory has unless given; for a new
+    /// one what the configuration says, mainnet by default.
+    #[arg(long)]
+    network: Option<Network>,
     /// Block files, or directories of them such as a node's `blocks`.
     #[arg(required = true, value_name = "FILE_OR_DIR")]
     places: Vec<PathBuf>,
@@ -52,16 +55,19 @@ pub(crate) struct ImportBitcoin {
     /// Keep an index of unspent outputs by payment credential. Fixed when the data directory is made; need not be repeated.
     #[arg(long)]
     credential_index: bool,
-    /// Keep the hash of the UTXO set rolling with each block.
+    /// Keep the hash of the UTXO set rolling with each block. Need not be repeated: where it is kept it stays kept.
     #[arg(long)]
     utxo_hash: bool,
-    /// Blocks a record is kept after it settled. What the data directory has unless given, 288 for a new one.
+    /// Blocks a record is kept after it settled. What the data directory has unless given; for a new one what the configuration says, 288 by
+    /// default. Less than the data directory has does not take effect: `sapwood policy set` shortens it.
     #[arg(long, value_name = "BLOCKS")]
     retention: Option<u32>,
-    /// How many blocks can be rolled back. What the data directory has unless given, as many as the retention for a new one.
+    /// How many blocks can be rolled back. What the data directory has unless given; for a new one as many as --retention, or what the
+    /// configuration says.
     #[arg(long, value_name = "BLOCKS")]
     reorg_window: Option<u32>,
-    /// Blocks before a coinbase's outputs may be spent. What the data directory has unless given, 100 for a new one.
+    /// Blocks before a coinbase's outputs may be spent. What the data directory has unless given; for a new one what the configuration says, 100
+    /// by default. Only regtest takes another one than 100.
     #[arg(long, value_name = "BLOCKS")]
     coinbase_maturity: Option<u32>,
     /// Keep every record: prune nothing while importing. `sapwood run` prunes later.
@@ -95,55 +101,85 @@ impl ImportBitcoin {
         stop_on_signals(stop.clone())?;
         let directory = self.data.directory();
         let made = directory.read()?;
-        let policy = self.policy();
-        policy.validate()?;
+        let config = directory.config(self.config.as_deref())?;
+        let network = match (self.network, made.as_ref().and_then(NodeFile::bitcoin)) {
+            (Some(network), _) | (None, Some(network)) => network,
+            (None, None) => config.network()?,
+        };
+        let policy = |configured| {
+            let policy = self.policy(configured, &config);
+            policy.validate_for(required_maturity(network))?;
+            Ok(policy)
+        };
         // Everything that can be wrong with what was asked for comes before anything is made.
-        let source = self.open_source(self.after, stop.clone()).await?;
+        config.validate_work()?;
+        if !directory.store().exists() {
+            policy(None)?;
+        }
+        let files = BlkOptions {
+            raw_above: Some(config.bodies.above()),
+            ..BlkOptions::new(network, self.places.clone())
+        };
+        let source = open_source(&files, self.after, stop.clone()).await?;
         ensure!(source.report().blocks > 0, "the files hold no block at all: nothing was imported");
         if !directory.store().exists() {
             refuse_if_nothing_connects(&source.report())?;
         }
+        // What it was made with, or what a new one is to be made with.
+        let indexing = made.as_ref().map_or(config.chain.indexing(), NodeFile::indexing);
+        let utxo_hash = self.utxo_hash || (made.is_none() && config.chain.utxo_hash);
         let node_file = NodeFile {
             chain: "bitcoin".into(),
-            network: self.network.to_string(),
-            address_index: self.address_index || made.as_ref().is_some_and(|made| made.address_index),
-            credential_index: self.credential_index || made.is_some_and(|made| made.credential_index),
-            configuration: self.bodies.file()?,
+            network: network.to_string(),
+            address_index: self.address_index || indexing.address,
+            credential_index: self.credential_index || indexing.credential,
+            configuration: self.config.as_deref().map(std::path::absolute).transpose()?,
         };
         directory.claim(&node_file)?;
-        let options = EmbeddedOptions { utxo_hash: self.utxo_hash, ..EmbeddedOptions::default() };
-        let store = directory.open(&node_file, options, &policy).await?;
+        let options = Options::from(&config.store).ledger(|ledger| ledger.utxo_hash = utxo_hash);
+        let (store, policy) = directory.open_as_left(&node_file, options, policy).await?;
 
         let started = Instant::now();
         let before = store.last_applied().await?;
-        let mode =
-            if self.asynchronous { ApplyMode::Async { queue: DEFAULT_QUEUE } } else { ApplyMode::Sync };
-        let chain_options = ChainOptions { mode, rollback: RollbackMode::Follower };
-        let bodies = Arc::new(self.bodies.open(&directory, &store).await?);
+        let apply = Apply {
+            mode: if self.asynchronous { Mode::Async } else { config.apply.mode },
+            ..config.apply.clone()
+        };
+        let bodies = config.bodies.open(&directory, &store).await?;
+        let bodies = Arc::new(bodies.with_stop(a_while_after(&stop)));
         let shared: Arc<dyn Store> = Arc::new(store.clone());
         let chain = Chain::with_bodies(
             Arc::clone(&shared),
             Events::default(),
-            chain_options,
+            apply.chain_options(),
             Arc::clone(&bodies) as _,
         );
         let source = match node::anchor(&chain, &source).await? {
-            Some(anchor) if self.after.is_none() => self.open_source(Some(anchor), stop.clone()).await?,
+            Some(anchor) if self.after.is_none() => open_source(&files, Some(anchor), stop.clone()).await?,
             _ => source,
         };
         let report = source.report();
         say_what_is_odd(&report);
         let has_more = has_more(&chain, &source, self.after).await?;
-        let prune = PrunerOptions::with_policy(policy);
+        let prune =
+            PrunerOptions { required_maturity: required_maturity(network), ..config.pruner.options(policy) };
         let pruning = match self.keep_all {
             true => None,
             false => {
                 let (events, bodies) = (chain.events().clone(), Bodies::clone(&bodies));
                 let clock = Arc::new(SystemClock);
-                Some(Pruner::start(Arc::clone(&shared), events, Some(bodies), prune.clone(), clock).await?)
+                let pruner =
+                    Pruner::start(Arc::clone(&shared), events, Some(bodies), prune.clone(), clock).await?;
+                // Before the chain is followed nothing is deleted.
+                let deleted_before = pruner.status().await?.totals.deleted;
+                Some((pruner, deleted_before))
             }
         };
-        let follow = FollowOptions { stop_at: self.stop_at.map(Height), ..FollowOptions::default() };
+        let follow = FollowOptions {
+            stop_at: self.stop_at.map(Height),
+            read_ahead: apply.read_ahead,
+            ..FollowOptions::default()
+        };
         let follower = Follower::new(chain.clone(), Arc::new(source.clone()), follow, stop.clone());
         let (bar, drawing) = follow_bar(follower.progress());
         let result = async {
@@ -157,20 +193,23 @@ impl ImportBitcoin {
         drawing.abort();
         bar.finish_and_clear();
         let closed = chain.close().await;
-        if let Some(pruning) = &pruning {
+        if let Some((pruning, _)) = &pruning {
             pruning.stop().await;
         }
-        closed?;
-        result?;
+        // Once it is asked to stop, a source or a place for bodies that does not answer is no failure.
+        match result.and(closed) {
+            Err(error) if stop.is_asked() && error.may_pass() => {}
+            result => result?,
+        }
         let pruned = match pruning {
             None => None,
-            Some(pruning) => {
-                let before = pruning.status().await?.totals.deleted;
+            Some((pruning, deleted_before)) => {
+                let deleted = pruning.status().await?.totals.deleted.saturating_sub(deleted_before);
                 let rest = match !stop.is_asked() && pruning.is_enabled() {
                     true => prune_the_rest(shared, Bodies::clone(&bodies), prune).await?,
                     false => 0,
                 };
-                Some(before + rest)
+                Some(deleted + rest)
             }
         };
 
@@ -185,7 +224,7 @@ impl ImportBitcoin {
         if self.json {
             let summary = serde_json::json!({
                 "from": before.map(|block| block.height.0),
-                "last_applied": last.map(|block| serde_json::json!({
+                "applied": last.map(|block| serde_json::json!({
                     "height": block.height.0, "hash": block.hash.to_string() })),
                 "tip": { "height": tip.height.0, "hash": tip.hash.to_string() },
                 "blocks": figures.apply.count,
@@ -203,14 +242,14 @@ impl ImportBitcoin {
         } else {
             match last {
                 Some(last) => println!(
-                    "{} with {} transactions in {seconds:.1} s; the last one is {last}",
-                    blocks(figures.apply.count),
-                    figures.transactions
+                    "{} with {} in {seconds:.1} s; the last one is {last}",
+                    counted(figures.apply.count, "block"),
+                    counted(figures.transactions, "transaction")
                 ),
                 None => println!("no block was imported"),
             }
             if let Some(pruned @ 1..) = pruned {
-                println!("{pruned} records were pruned");
+                println!("{} pruned", counted(pruned, "record"));
             }
             if stop.is_asked() {
                 println!("stopped on request; the same command goes on from here");
@@ -223,34 +262,41 @@ impl ImportBitcoin {
         refuse_if_something_is_left(&follower.rejected(), &source.report(), &view)
     }
 
-    /// The policy as it is given. What a data directory promised before is not shortened by it.
-    fn policy(&self) -> Policy {
-        let base = self.retention.map_or_else(Policy::default, Policy::with_retention);
-        Policy {
-            reorg_window: self.reorg_window.unwrap_or(base.retention.max(1)),
-            coinbase_maturity: self.coinbase_maturity.unwrap_or(base.coinbase_maturity),
-            ..base
+    /// The policy to configure: what was configured last, changed by what is given. With `None` before, that of a new data directory.
+    fn policy(&self, configured: Option<Policy>, config: &Config) -> Policy {
+        let change = PolicyChange {
+            retention: self.retention,
+            reorg_window: self.reorg_window,
+            coinbase_maturity: self.coinbase_maturity,
+            ..PolicyChange::default()
+        };
+        match configured {
+            Some(configured) => change.apply(&configured),
+            None => {
+                let reorg_window = self.reorg_window.or(self.retention.map(|blocks| blocks.max(1)));
+                PolicyChange { reorg_window, ..change }.apply(&Policy::from(&config.policy))
+            }
         }
     }
+}
 
-    /// Reads the headers of all blocks.
-    async fn open_source(&self, anchor: Option<ChainPoint>, stop: Stop) -> anyhow::Result<BlkSource> {
-        let options = BlkOptions {
-            anchor,
-            raw_above: Some(self.bodies.load(&self.data.directory())?.above()),
-            ..BlkOptions::new(self.network, self.places.clone())
-        };
-        let (bar, show) = counting_bar("reading headers");
-        let open = move || {
-            BlkSource::open(options, |progress| {
-                show(progress.bytes, progress.bytes_total);
-                if stop.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-        };
-        let source = tokio::task::spawn_blocking(open).await.context("reading headers")??;
-        bar.finish_and_clear();
-        Ok(source)
-    }
+/// Reads the headers of all blocks.
+async fn open_source(
+    options: &BlkOptions,
+    anchor: Option<ChainPoint>,
+    stop: Stop,
+) -> anyhow::Result<BlkSource> {
+    let options = BlkOptions { anchor, ..options.clone() };
+    let (bar, show) = counting_bar("reading headers");
+    let open = move || {
+        BlkSource::open(options, |progress| {
+            show(progress.bytes, progress.bytes_total);
+            if stop.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    };
+    let source = tokio::task::spawn_blocking(open).await.context("reading headers")??;
+    bar.finish_and_clear();
+    Ok(source)
 }
 
 /// Says what is no error, but not as it should be.
@@ -258,17 +304,12 @@ fn say_what_is_odd(report: &BlkReport) {
     for note in &report.notes {
         let path = note.path.display();
         if note.skipped > 0 {
-            eprintln!("{path}: {} bytes are not part of any block, and were passed over", note.skipped);
+            eprintln!("{path}: {} not part of any block, and passed over", counted(note.skipped, "byte"));
         }
         if let Some(offset) = note.torn {
             eprintln!("{path}: the block at byte {offset} is cut off or damaged, and does not count");
         }
     }
-}
-
-/// `1 block`, `2 blocks`.
-fn blocks(count: u64) -> String {
-    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
 /// Prunes what became prunable with the last blocks, and says how many records went.
@@ -297,20 +338,21 @@ fn refuse_if_something_is_left(
     if let Some(first) = rejected.first() {
         let mut text = format!(
             "{} refused; the first is {}: {}",
-            blocks(rejected.len() as u64),
+            counted(rejected.len() as u64, "block"),
             first.hash,
             first.cause
         );
         if let Some(branch) = view.rejected {
-            let built = blocks(branch.descendants.into());
-            text += &format!("; {built} are built on {}, more than what was imported has", branch.block);
+            let built = counted(branch.descendants, "block");
+            text +=
+                &format!("; with {built} on top of {}, the files have more than was imported", branch.block);
         }
         left.push(text);
     }
     if let (1.., Some(orphan)) = (report.unconnected, report.orphans.first()) {
         left.push(format!(
             "{} without a known parent; the first is {}, which follows {}: give the files in between",
-            blocks(report.unconnected as u64),
+            counted(report.unconnected as u64, "block"),
             orphan.hash,
             orphan.parent
         ));
@@ -323,9 +365,9 @@ fn refuse_if_something_is_left(
 fn refuse_if_nothing_connects(report: &BlkReport) -> anyhow::Result<()> {
     match report.orphans.first() {
         Some(orphan) if report.unconnected == report.blocks => bail!(
-            "none of the {} blocks in the files follows {}; the first one is {}, which follows {}. Import the files before \
+            "of {} in the files none follows {}; the first one is {}, which follows {}. Import the files before \
              them first, or check that they are of this network",
-            report.blocks,
+            counted(report.blocks as u64, "block"),
             report.tip,
             orphan.hash,
             orphan.parent
@@ -335,7 +377,7 @@ fn refuse_if_nothing_connects(report: &BlkReport) -> anyhow::Result<()> {
 }
 
 /// Whether the files have anything that is not applied. Files are no authority on where the chain ends, as a node is: what is
-/// applied is not taken back because they end earlier.
+/// applied is not rolled back because they end earlier.
 async fn has_more(chain: &Chain, source: &BlkSource, after: Option<ChainPoint>) -> anyhow::Result<bool> {
     let Some(last) = chain.last().await? else { return Ok(true) };
     if source.header(&last.hash).await?.is_some() {
@@ -354,9 +396,9 @@ async fn has_more(chain: &Chain, source: &BlkSource, after: Option<ChainPoint>) 
     if chain.hash_at(tip.height).await? == Some(tip.hash) {
         ensure!(
             report.blocks > report.unconnected,
-            "none of the {} blocks in the files follows what is applied, which ends with {last}. Nothing was changed: give the \
+            "of {} in the files none follows what is applied, which ends with {last}. Nothing was changed: give the \
              files in between first",
-            report.blocks
+            counted(report.blocks as u64, "block")
         );
         eprintln!("the files end with {tip}, and all of that is applied already");
         return Ok(false);

@@ -23,7 +23,7 @@ pub(crate) enum PolicyCommand {
 pub(crate) struct SetPolicy {
     #[command(flatten)]
     target: Target,
-    /// Blocks a record is kept after it settled. 0 keeps every record for ever.
+    /// Blocks a record is kept after it settled. 0: records are never pruned.
     #[arg(long, value_name = "BLOCKS")]
     retention: Option<u32>,
     /// How many blocks can be rolled back. At most the retention.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use sapwood_server::views::{JobReport, PlanReport, PruneReport};
 use serde_json::{Value, json};
@@ -24,13 +25,22 @@ pub(crate) struct AtHeight {
     height: Option<u32>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ToPlan {
+    #[command(flatten)]
+    at: AtHeight,
+    /// Look at no more due records than this, up to 1,000,000.
+    #[arg(long, default_value_t = 100_000)]
+    limit: u64,
+}
+
 /// What to do about pruning.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Prune {
-    /// Prune now, and wait until the job is over.
+    /// Prune now, and wait until the job is over. Fails if it failed, was cancelled or did not run.
     Now(AtHeight),
     /// What a job now would delete and what it would retain, without deleting anything.
-    Plan(AtHeight),
+    Plan(ToPlan),
     /// How pruning stands, and what holds it back.
     Status(Target),
     /// What the last jobs did.
@@ -51,13 +61,13 @@ impl Prune {
                     let over = wait(&client, asked).await?;
                     client.show(&over, show::job)?;
                     client.close().await;
-                    anyhow::ensure!(over.view.error.is_none(), "job {} failed", over.view.id);
-                    Ok(())
+                    completed(&over.view)
                 }
-                Prune::Plan(AtHeight { target, height }) => {
+                Prune::Plan(ToPlan { at: AtHeight { target, height }, limit }) => {
                     let client = target.open(Access::LookAtBodies).await?;
-                    let query = height.map_or_else(String::new, |height| format!("?height={height}"));
-                    let plan = client.get::<PlanReport>(&format!("/api/v1/prune/plan{query}")).await?;
+                    let height = height.map_or_else(String::new, |height| format!("&height={height}"));
+                    let path = format!("/api/v1/prune/plan?limit={limit}{height}");
+                    let plan = client.get::<PlanReport>(&path).await?;
                     client.show(&plan, show::plan)
                 }
                 Prune::Status(target) => {
@@ -83,6 +93,16 @@ async fn enable(target: &Target, enabled: bool) -> anyhow::Result<()> {
     client.show(&answer, |_| format!("pruning is {}", if enabled { "enabled" } else { "disabled" }))?;
     client.close().await;
     Ok(())
+}
+
+/// Refuses a job that did not do what it was asked to.
+fn completed(job: &JobReport) -> anyhow::Result<()> {
+    let why = job.error.as_ref().or(job.stopped_early.as_ref()).map_or("no reason is known", String::as_str);
+    match job.state.as_str() {
+        "completed" => Ok(()),
+        "failed" => bail!("job {} failed: {why}", job.id),
+        state => bail!("job {} was {state}: {why}", job.id),
+    }
 }
 
 /// Waits until a job, or the one that took its place, is over.

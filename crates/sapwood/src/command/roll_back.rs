@@ -5,9 +5,9 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events};
+use sapwood_ledger::{RollbackMode, Store, StoreRead as _};
 use sapwood_pruner::text::counted;
 use sapwood_sources::ChainPoint;
-use sapwood_store::{RollbackMode, Store, StoreRead as _};
 use sapwood_types::Height;
 
 use crate::node::{Directory, runtime};

@@ -10,21 +10,23 @@ use std::{
 use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Args;
-use sapwood_chain::{ApplyMode, Chain, ChainOptions, Events, FollowOptions, Follower, Progress, Stop};
+use sapwood_chain::{Chain, Events, FollowOptions, Follower, Progress, Stop};
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::Ledger;
+use sapwood_ledger::{Store, StoreRead as _};
 use sapwood_pruner::PrunerOptions;
 use sapwood_server::{address::ChainKind, grpc::Feed};
 use sapwood_sources::{
     BlockSource, ChainPoint, LazySource, Open, SourceError,
     bitcoin::{Auth, BlkOptions, BlkSource, Network, RpcOptions, RpcSource, rpc::RpcClient},
 };
-use sapwood_store::{Store, StoreRead as _};
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use tokio::sync::watch;
 
 use crate::{
-    config::{Config, Mode, SourceKind, required_maturity},
+    config::{Config, SourceKind, required_maturity},
     node::{
-        self, Directory, NodeFile, Parts, Reload, Serving, follow_bar, runtime, stop_on_signals_of_a_service,
+        self, Directory, NodeFile, Parts, Reload, Serving, a_while_after, follow_bar, runtime,
+        stop_on_signals_of_a_service,
     },
     status::note_tip,
 };
@@ -55,10 +57,18 @@ impl Run {
 /// Reads a configuration, and refuses one that cannot be run with.
 pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
     let config = Config::load(file)?;
-    config.validate().with_context(|| {
+    config.validate().and_then(|()| check_node(&config)).with_context(|| {
         Config::file(file).map_or_else(|| "the configuration".into(), |file| file.display().to_string())
     })?;
     Ok(config)
+}
+
+/// Refuses an address that cannot be that of a node. Whether anything answers there is found out while reads are served.
+fn check_node(config: &Config) -> anyhow::Result<()> {
+    if config.source.kind == SourceKind::Node {
+        RpcClient::new(node_options(config, config.network()?)).context("source.node_url")?;
+    }
+    Ok(())
 }
 
 /// Follows a chain until stopped, or is fed one.
@@ -70,10 +80,6 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         let stop = Stop::default();
         let hangups = stop_on_signals_of_a_service(stop.clone())?;
         let network = config.network()?;
-        // An address that cannot be one is refused now; whether anything answers there is found out while reads are served.
-        if config.source.kind == SourceKind::Node {
-            RpcClient::new(node_options(config, network))?;
-        }
         let node_file = NodeFile {
             chain: "bitcoin".into(),
             network: network.to_string(),
@@ -83,21 +89,16 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         };
         let directory = Directory::new(&config.data.directory);
         directory.claim(&node_file)?;
-        let options =
-            EmbeddedOptions { utxo_hash: config.chain.utxo_hash, ..EmbeddedOptions::from(&config.store) };
+        let options = Options::from(&config.store).ledger(|ledger| ledger.utxo_hash = config.chain.utxo_hash);
         let store = directory.open(&node_file, options, &config.policy()?).await?;
 
-        let mode = match config.apply.mode {
-            Mode::Sync => ApplyMode::Sync,
-            Mode::Async => ApplyMode::Async { queue: config.apply.queue },
-        };
-        let chain_options = ChainOptions { mode, rollback: config.apply.rollback.into() };
-        let bodies = config.bodies.open(&directory, &store).await?;
+        let bodies = config.bodies.open(&directory, &store).await?.with_stop(a_while_after(&stop));
         let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let chain_options = config.apply.chain_options();
         let chain = Chain::with_bodies(shared, Events::default(), chain_options, Arc::new(bodies.clone()));
         let source: Option<Arc<dyn BlockSource>> = (config.source.kind != SourceKind::Feed).then(|| {
             let opener = Opener { config: config.clone(), network, chain: chain.clone(), stop: stop.clone() };
-            Arc::new(LazySource::new(source_name(config, network), network, opener)) as _
+            Arc::new(LazySource::new(source_name(config, network), opener)) as _
         });
         let follow = FollowOptions { read_ahead: config.apply.read_ahead.max(1), ..FollowOptions::default() };
         let follower = source
@@ -133,7 +134,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
         })
         .await?;
-        if let Some(page) = &serving.page {
+        if let Some(page) = serving.page() {
             tracing::info!("status page: {page}");
         }
         let reloading = Reload {
@@ -173,7 +174,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
 }
 
 /// Writes down now and then how far the source is.
-async fn note_tips(progress: watch::Receiver<Progress>, store: EmbeddedStore) {
+async fn note_tips(progress: watch::Receiver<Progress>, store: Ledger) {
     let mut noted = None;
     loop {
         let tip = progress.borrow().source.tip;
@@ -199,7 +200,7 @@ fn node_options(config: &Config, network: Network) -> RpcOptions {
         raw_above: Some(config.bodies.above()),
         attempts: 3,
         warmup: Duration::ZERO,
-        timeout: Duration::from_secs(30),
+        timeout: source.node_timeout.0,
         ..RpcOptions::new(network, source.node_url.clone(), auth)
     }
 }

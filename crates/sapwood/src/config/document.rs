@@ -9,15 +9,16 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("data", "Where everything is kept."),
     ("data.directory", "The data directory. It is made if it is not there."),
     ("chain", "Which chain, and what is kept about it besides the UTXO set."),
-    ("chain.network", "mainnet, testnet3, testnet4, signet or regtest."),
+    ("chain.network", "mainnet, testnet3, testnet4, signet, regtest, or signet:MAGIC for a private signet."),
     ("chain.address_index", "Keep unspent outputs by address. Fixed when the data directory is made."),
     (
         "chain.credential_index",
-        "Keep unspent outputs by payment credential, for chains that have them. Fixed when the data directory is made.",
+        "Keep unspent outputs by payment credential, which only a fed node is told of. Fixed when the data directory is made.",
     ),
     (
         "chain.utxo_hash",
-        "Keep the hash of the UTXO set (MuHash3072, as Bitcoin Core has it) up to date with each block.",
+        "Keep the hash of the UTXO set (MuHash3072, as Bitcoin Core has it) up to date with each block. Turned on for a data directory that \
+         does not keep it, it is kept from the first count on (`sapwood get utxo-set`); turned off, it is dropped with the next block.",
     ),
     ("source", "Where blocks come from."),
     (
@@ -32,19 +33,27 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("source.node_directory", "The node's data directory, where its cookie is. Unless a user is given."),
     ("source.user", "The user for the node's JSON-RPC."),
     ("source.password", "The user's password. Better given by SAPWOOD_SOURCE_PASSWORD than in a file."),
-    ("source.no_block_alert", "With no new block for longer than this there is an alert. 0s for never."),
+    ("source.node_timeout", "How long the node may take for one answer. At least 1s."),
+    (
+        "source.no_block_alert",
+        "With no new block for longer than this there is an alert and the node is not ready. 0s for never.",
+    ),
     ("apply", "How blocks are applied."),
     ("apply.mode", "\"sync\": one after the other. \"async\": by a worker of its own, through a queue."),
     ("apply.queue", "How many blocks may wait in the queue."),
     ("apply.read_ahead", "How many blocks are fetched and decoded ahead of time."),
     (
         "apply.rollback",
-        "What becomes of transactions whose block is taken back. \"follower\": forgotten. \"node\": unmined again, for a node \
+        "What becomes of transactions whose block is rolled back. \"follower\": forgotten. \"node\": unmined again, for a node \
          that will mine them itself.",
     ),
-    ("policy", "How long things are kept, in blocks."),
-    ("policy.retention", "Blocks a record is kept after it settled. 0 keeps every record for ever."),
-    ("policy.reorg_window", "How many blocks can be taken back. At most the retention."),
+    (
+        "policy",
+        "How long things are kept, in blocks. A number that keeps less than the data directory does has no effect by itself: `sapwood policy \
+         set` shortens.",
+    ),
+    ("policy.retention", "Blocks a record is kept after it settled. 0: records are never pruned."),
+    ("policy.reorg_window", "How many blocks can be rolled back. At most the retention."),
     ("policy.coinbase_maturity", "Blocks before a coinbase's outputs may be spent."),
     ("policy.reassignment_delay", "Blocks before a reassigned output may be spent."),
     (
@@ -58,14 +67,14 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "Prune at all. `sapwood prune enable` and `disable` win over this, and are remembered.",
     ),
     (
-        "pruner.defensive",
+        "pruner.child_check",
         "Read the children of each record before it goes, and keep it if they do not bear it out.",
     ),
     ("pruner.while_catching_up", "Prune while old blocks are being caught up on."),
     ("pruner.delete_due", "Delete records that are due. Without it parents are preserved all the same."),
     ("pruner.block_assembly_ttl", "Once its last report is older, block assembly counts as not running."),
     ("pruner.chunk_records", "Records judged and deleted in one write."),
-    ("pruner.parallel_chunks", "Chunks under way at the same time while no block is being applied."),
+    ("pruner.parallel_chunks", "Chunks in flight at the same time while no block is being applied."),
     ("pruner.job_timeout", "How long a job may take."),
     ("pruner.progress_log", "How often a long job tells how far it is. 0s for never."),
     (
@@ -101,12 +110,19 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("store.record_cache_mib", "Memory for records touched lately."),
     (
         "store.mined_heights_mib",
-        "Memory for the heights at which transactions were mined, so that pruner.defensive need not read them from disk; 0 for \
+        "Memory for the heights at which transactions were mined, so that pruner.child_check need not read them from disk; 0 for \
          none. 75 holds the youngest 0.9 to 1.8 million transactions, 149 twice as many; what is in between is not used.",
+    ),
+    (
+        "store.children_per_read",
+        "Records of children that pruner.child_check reads from disk in one go. More take more memory.",
     ),
     ("store.write_buffer_mib", "Memory of one write buffer. Larger means a longer replay after a crash."),
     ("store.write_buffers", "How many write buffers may wait before writers have to."),
-    ("store.background_jobs", "Threads for flushing and compacting; 0 for as many as there are cores."),
+    (
+        "store.background_jobs",
+        "Threads for flushing and compacting; 0 for as many as there are cores, from 2 to 64.",
+    ),
     ("store.max_open_files", "Files kept open at most; -1 for all."),
     ("store.compression", "Compress what is on disk."),
     (
@@ -165,7 +181,11 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("servers.ready_lag", "With more blocks to go than this the node is not ready."),
     ("servers.disk_limit_gib", "Disk use above which there is an alert. 0 for none."),
     ("log", "What is logged, to standard error."),
-    ("log.level", "error, warn, info, debug or trace; or by module, as in RUST_LOG, which wins."),
+    (
+        "log.level",
+        "error, warn, info, debug, trace or off; or by module, as in RUST_LOG, which wins. Changes over REST and gRPC are logged all the \
+         same, unless `audit=off` is in it.",
+    ),
 ];
 
 /// Settings whose values are not for other eyes.
@@ -222,14 +242,14 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The page is made from here: SAPWOOD_WRITE_DOCS=1 writes it anew.
+    /// The page is made from here: SAPWOOD_WRITE_DOCS=1 writes it.
     #[test]
     fn the_page_about_the_configuration_is_up_to_date() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
         let page = format!(
             "# Configuration\n\nOne TOML file: `sapwood.toml` in the working directory, or the one named by `--config`. Unknown keys are \
              refused with the\nnearest match, unsafe values with the reason. `sapwood config check FILE` refuses all that `sapwood run` \
-             refuses. `sapwood config` prints what is in effect; this is \
+             refuses, but for what the data directory says. In the environment a text need not be quoted. `sapwood config` prints what is in effect; this is \
              `sapwood config --defaults`:\n\n```toml\n{}```\n",
             render(&Config::default()).unwrap()
         );
@@ -253,5 +273,23 @@ mod tests {
         keys.sort();
         documented.sort();
         assert_eq!(keys, documented);
+    }
+
+    #[test]
+    fn m16_the_documents_name_no_setting_that_does_not_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let documents = ["README.md", "docs/pruner.md", "docs/operations.md", "docs/http.md", "docs/grpc.md"];
+        for document in documents {
+            let text = std::fs::read_to_string(root.join(document)).unwrap();
+            for quoted in text.split('`').skip(1).step_by(2) {
+                let end = quoted.find(|one: char| !(one.is_ascii_lowercase() || "._".contains(one)));
+                let key = &quoted[..end.unwrap_or(quoted.len())];
+                let section = key.split_once('.').map(|(section, _)| section);
+                let of_file =
+                    section.is_some_and(|section| MEANINGS.iter().any(|(known, _)| *known == section));
+                let known = MEANINGS.iter().any(|(known, _)| *known == key);
+                assert!(!of_file || known || key.ends_with(".rs"), "{document} names a setting {key}");
+            }
+        }
     }
 }

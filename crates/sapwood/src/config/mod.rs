@@ -1,6 +1,8 @@
 //! The configuration: one TOML file, overridden by the environment, with every key documented.
 
 mod document;
+#[cfg(test)]
+mod old_names;
 mod read;
 mod sections;
 mod validate;
@@ -47,7 +49,11 @@ impl Config {
 
     /// Reads the file, or `sapwood.toml` if there is one, and what the environment says.
     pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
-        let file = Self::file(named);
+        Self::read(Self::file(named))
+    }
+
+    /// Reads the file, or none, and what the environment says.
+    pub(crate) fn read(file: Option<PathBuf>) -> anyhow::Result<Self> {
         let text = match &file {
             Some(file) => {
                 std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
@@ -64,7 +70,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_store_embedded::EmbeddedOptions;
+    use sapwood_engine_rocksdb::Options;
 
     use super::*;
 
@@ -87,10 +93,10 @@ mod tests {
 
     #[test]
     fn the_store_gets_what_is_set_and_its_own_defaults_otherwise() {
-        let store = |text: &str| EmbeddedOptions::from(&read(text).unwrap().store);
-        assert_eq!(format!("{:?}", store("")), format!("{:?}", EmbeddedOptions::default()));
-        assert_eq!(store("[store]\nmined_heights_mib = 0").mined_heights_bytes, 0);
-        assert_eq!(store("[store]\nmined_heights_mib = 149").mined_heights_bytes, 149 << 20);
+        let store = |text: &str| Options::from(&read(text).unwrap().store);
+        assert_eq!(format!("{:?}", store("")), format!("{:?}", Options::default()));
+        assert_eq!(store("[store]\nmined_heights_mib = 0").ledger.mined_heights_bytes, 0);
+        assert_eq!(store("[store]\nmined_heights_mib = 149").ledger.mined_heights_bytes, 149 << 20);
     }
 
     #[test]
@@ -119,6 +125,20 @@ mod tests {
         );
         let error = format!("{:#}", with("SAPWOOD_POLICY_RETENTON", "7").unwrap_err());
         assert!(error.contains("SAPWOOD_POLICY_RETENTON") && error.contains("policy.retention"), "{error}");
+    }
+
+    #[test]
+    fn text_from_the_environment_is_text_whatever_it_looks_like() {
+        let with =
+            |name: &str, value: &str| read::read("", [(name.to_owned(), value.to_owned())].into_iter());
+        for password in ["12345678", "true", "1.5", "2024-01-01", "[1]", "nan", "hunter 2", "a#b", "'"] {
+            assert_eq!(with("SAPWOOD_SOURCE_PASSWORD", password).unwrap().source.password, password);
+        }
+        assert_eq!(with("SAPWOOD_DATA_DIRECTORY", "2024").unwrap().data.directory, PathBuf::from("2024"));
+        assert_eq!(with("SAPWOOD_SOURCE_USER", "\"quoted\"").unwrap().source.user, "quoted");
+        let error = format!("{:#}", with("SAPWOOD_SERVERS_REFRESH", "30").unwrap_err());
+        assert!(error.contains("not a duration like 30s"), "{error}");
+        assert!(with("SAPWOOD_POLICY_RETENTION", "many").is_err(), "a number is a number");
     }
 
     #[test]

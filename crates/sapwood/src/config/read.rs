@@ -14,12 +14,14 @@ pub(super) fn read(
 ) -> anyhow::Result<Config> {
     let mut table: Table = toml::from_str(text)?;
     refuse_unknown(&table)?;
+    let defaults = Table::try_from(Config::default())?;
     for (variable, value) in environment {
         let Some(key) = key_of(&variable).with_context(|| variable.clone())? else { continue };
-        let Some((section, name)) = key.split_once('.') else { continue };
-        let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        let Some((of, name)) = key.split_once('.') else { continue };
+        let section = table.entry(of).or_insert_with(|| Value::Table(Table::new()));
         let Some(section) = section.as_table_mut() else { bail!("{key} is not a section") };
-        section.insert(name.to_owned(), parse_value(&value));
+        let is_text = defaults.get(of).and_then(|of| of.get(name)).is_some_and(Value::is_str);
+        section.insert(name.to_owned(), parse_value(&value, is_text));
     }
     Config::deserialize_from(table)
 }
@@ -73,7 +75,7 @@ fn unknown(key: &str) -> anyhow::Error {
     }
 }
 
-/// The setting a variable stands for. Nothing if it is somebody else's.
+/// The setting a variable stands for. `None` if it is that of another program.
 fn key_of(variable: &str) -> anyhow::Result<Option<String>> {
     let Some(rest) = variable.strip_prefix(PREFIX) else { return Ok(None) };
     let rest = rest.to_lowercase();
@@ -85,8 +87,11 @@ fn key_of(variable: &str) -> anyhow::Result<Option<String>> {
     if is_known(&key) { Ok(Some(key)) } else { Err(unknown(&key)) }
 }
 
-/// A value as TOML has it, or a plain text.
-fn parse_value(text: &str) -> Value {
+/// A value as TOML has it, or a plain text. Where the setting `is_text`, only a quoted one is not taken as it is: a password may look like
+/// a number.
+fn parse_value(text: &str, is_text: bool) -> Value {
     let parsed = toml::from_str::<Table>(&format!("value = {text}"));
-    parsed.ok().and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
+    let parsed = parsed.ok().and_then(|mut table| table.remove("value"));
+    let parsed = parsed.filter(|value| value.is_str() || !is_text);
+    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
 }

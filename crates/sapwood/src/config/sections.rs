@@ -8,11 +8,12 @@ use std::{
 
 use anyhow::Context;
 
+use sapwood_chain::{ApplyMode, ChainOptions};
+use sapwood_engine_rocksdb::{Durability, Options};
+use sapwood_ledger::{AddressIndexing, RollbackMode, Store};
 use sapwood_pruner::{Bodies, BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
 use sapwood_rules::Policy;
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
-use sapwood_store::{RollbackMode, Store};
-use sapwood_store_embedded::{Durability, EmbeddedOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::node::Directory;
@@ -44,6 +45,13 @@ impl Default for ChainSection {
     }
 }
 
+impl ChainSection {
+    /// What outputs can be found by.
+    pub(crate) fn indexing(&self) -> AddressIndexing {
+        AddressIndexing { address: self.address_index, credential: self.credential_index }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SourceKind {
@@ -62,6 +70,7 @@ pub(crate) struct Source {
     pub(crate) node_directory: PathBuf,
     pub(crate) user: String,
     pub(crate) password: String,
+    pub(crate) node_timeout: Span,
     pub(crate) no_block_alert: Span,
 }
 
@@ -74,6 +83,7 @@ impl Default for Source {
             node_directory: PathBuf::new(),
             user: String::new(),
             password: String::new(),
+            node_timeout: Span(Duration::from_secs(30)),
             no_block_alert: Span(Duration::from_secs(2 * 60 * 60)),
         }
     }
@@ -121,6 +131,16 @@ impl Default for Apply {
             read_ahead: 8,
             rollback: TakenBack::Follower,
         }
+    }
+}
+
+impl Apply {
+    pub(crate) fn chain_options(&self) -> ChainOptions {
+        let mode = match self.mode {
+            Mode::Sync => ApplyMode::Sync,
+            Mode::Async => ApplyMode::Async { queue: self.queue },
+        };
+        ChainOptions { mode, rollback: self.rollback.into() }
     }
 }
 
@@ -178,6 +198,7 @@ pub(crate) struct StoreSection {
     pub(crate) block_cache_mib: usize,
     pub(crate) record_cache_mib: usize,
     pub(crate) mined_heights_mib: usize,
+    pub(crate) children_per_read: usize,
     pub(crate) write_buffer_mib: usize,
     pub(crate) write_buffers: u16,
     pub(crate) background_jobs: u16,
@@ -189,42 +210,47 @@ pub(crate) struct StoreSection {
 
 impl Default for StoreSection {
     fn default() -> Self {
-        let options = EmbeddedOptions::default();
+        let Options { engine, ledger } = Options::default();
         Self {
-            block_cache_mib: options.block_cache_bytes >> 20,
-            record_cache_mib: (options.record_cache_bytes >> 20) as usize,
-            mined_heights_mib: (options.mined_heights_bytes >> 20) as usize,
-            write_buffer_mib: options.write_buffer_bytes >> 20,
-            write_buffers: options.write_buffers.unsigned_abs() as u16,
-            background_jobs: options.background_jobs.map_or(0, |jobs| jobs.unsigned_abs() as u16),
-            max_open_files: options.max_open_files,
-            compression: options.compression,
+            block_cache_mib: engine.block_cache_bytes >> 20,
+            record_cache_mib: (ledger.record_cache_bytes >> 20) as usize,
+            mined_heights_mib: (ledger.mined_heights_bytes >> 20) as usize,
+            children_per_read: ledger.children_per_read,
+            write_buffer_mib: engine.write_buffer_bytes >> 20,
+            write_buffers: engine.write_buffers.unsigned_abs() as u16,
+            background_jobs: engine.background_jobs.map_or(0, |jobs| jobs.unsigned_abs() as u16),
+            max_open_files: engine.max_open_files,
+            compression: engine.compression,
             durability: Survives::ProcessCrash,
-            disk_reserve_mib: options.disk_reserve_bytes >> 20,
+            disk_reserve_mib: ledger.disk_reserve_bytes >> 20,
         }
     }
 }
 
-impl From<&StoreSection> for EmbeddedOptions {
+impl From<&StoreSection> for Options {
     fn from(section: &StoreSection) -> Self {
-        EmbeddedOptions {
-            // Too many do not wrap around: the store refuses them.
-            block_cache_bytes: section.block_cache_mib.saturating_mul(1 << 20),
-            record_cache_bytes: (section.record_cache_mib as u64).saturating_mul(1 << 20),
-            mined_heights_bytes: (section.mined_heights_mib as u64).saturating_mul(1 << 20),
-            write_buffer_bytes: section.write_buffer_mib.saturating_mul(1 << 20),
-            disk_reserve_bytes: section.disk_reserve_mib.saturating_mul(1 << 20),
-            write_buffers: section.write_buffers.into(),
-            background_jobs: (section.background_jobs > 0).then(|| section.background_jobs.into()),
-            max_open_files: section.max_open_files,
-            compression: section.compression,
-            durability: match section.durability {
-                Survives::ProcessCrash => Durability::ProcessCrash,
-                Survives::PowerLoss => Durability::PowerLoss,
-                Survives::CleanStopOnly => Durability::CleanStopOnly,
-            },
-            ..EmbeddedOptions::default()
-        }
+        Options::default()
+            .ledger(|ledger| {
+                ledger.record_cache_bytes = (section.record_cache_mib as u64).saturating_mul(1 << 20);
+                ledger.mined_heights_bytes = (section.mined_heights_mib as u64).saturating_mul(1 << 20);
+                ledger.children_per_read = section.children_per_read;
+                ledger.disk_reserve_bytes = section.disk_reserve_mib.saturating_mul(1 << 20);
+            })
+            .engine(|engine| {
+                // Too many do not wrap around: the store refuses them.
+                engine.block_cache_bytes = section.block_cache_mib.saturating_mul(1 << 20);
+                engine.write_buffer_bytes = section.write_buffer_mib.saturating_mul(1 << 20);
+                engine.write_buffers = section.write_buffers.into();
+                engine.background_jobs =
+                    (section.background_jobs > 0).then(|| section.background_jobs.into());
+                engine.max_open_files = section.max_open_files;
+                engine.compression = section.compression;
+                engine.durability = match section.durability {
+                    Survives::ProcessCrash => Durability::ProcessCrash,
+                    Survives::PowerLoss => Durability::PowerLoss,
+                    Survives::CleanStopOnly => Durability::CleanStopOnly,
+                };
+            })
     }
 }
 
@@ -263,7 +289,7 @@ impl<'de> Deserialize<'de> for Span {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PrunerSection {
     pub(crate) enabled: bool,
-    pub(crate) defensive: bool,
+    pub(crate) child_check: bool,
     pub(crate) while_catching_up: bool,
     pub(crate) delete_due: bool,
     pub(crate) block_assembly_ttl: Span,
@@ -284,14 +310,14 @@ impl Default for PrunerSection {
         let options = PrunerOptions::default();
         Self {
             enabled: options.enabled,
-            defensive: options.check_children,
+            child_check: options.child_check,
             while_catching_up: options.while_catching_up,
             delete_due: options.delete_due,
             block_assembly_ttl: Span(options.block_assembly_ttl),
             chunk_records: options.chunk_records,
             parallel_chunks: options.parallel_chunks,
             job_timeout: Span(options.job_timeout),
-            progress_log: Span(options.progress_log_every.unwrap_or_default()),
+            progress_log: Span(options.progress_log.unwrap_or_default()),
             look_every: Span(options.look_every.unwrap_or_default()),
             records_per_job: options.records_per_job,
             time_per_job: Span(options.time_per_job),
@@ -312,8 +338,8 @@ impl PrunerSection {
             job_timeout: self.job_timeout.0,
             chunk_records: self.chunk_records,
             parallel_chunks: self.parallel_chunks,
-            progress_log_every: unless_zero(self.progress_log),
-            check_children: self.defensive,
+            progress_log: unless_zero(self.progress_log),
+            child_check: self.child_check,
             while_catching_up: self.while_catching_up,
             delete_due: self.delete_due,
             block_assembly_ttl: self.block_assembly_ttl.0,

@@ -3,16 +3,19 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use sapwood_pruner::OptionsError;
+use reqwest::Url;
+use sapwood_engine_rocksdb::Options;
+use sapwood_ledger::{EngineError, StoreError};
+use sapwood_pruner::Bodies;
 use sapwood_rules::{Policy, PolicyError, policy::DEFAULT_COINBASE_MATURITY};
 use sapwood_server::{Access, AccessError};
 use sapwood_sources::bitcoin::Network;
-use sapwood_store::StoreError;
-use sapwood_store_embedded::EmbeddedOptions;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use super::{BodiesKind, Config, Servers, Source, SourceKind, StoreSection};
+use super::{BodiesKind, BodiesSection, Config, Servers, Source, SourceKind, StoreSection};
 
+/// A busy node takes this long for a block.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 /// More often than this, measuring would take more time than the work.
 const LEAST_REFRESH: Duration = Duration::from_millis(100);
 const MIB: u64 = 1 << 20;
@@ -24,36 +27,28 @@ impl Config {
             !self.data.directory.as_os_str().is_empty(),
             "data.directory is empty: name the directory to keep the data in"
         );
-        let policy = self.policy()?;
-        let options = self.pruner.options(policy);
-        options.validate().map_err(|error| match error {
-            OptionsError::Policy(error) => policy_error(&error),
-            error => anyhow!("{error}"),
-        })?;
+        self.policy()?;
+        self.validate_work()?;
         self.source.validate()?;
         self.servers.validate()?;
         ensure!(
             self.source.kind != SourceKind::Feed || self.servers.grpc,
             "source.kind is \"feed\" and servers.grpc is false: no block could ever be handed over"
         );
+        check_level(&self.log.level).context("log.level")
+    }
+
+    /// Refuses what is wrong with how blocks are applied and pruned and where things are kept: what every command goes by that applies blocks.
+    pub(crate) fn validate_work(&self) -> anyhow::Result<()> {
+        self.pruner.options(Policy::default()).validate()?;
         self.store.validate(memory_mib())?;
-        if self.bodies.kind == BodiesKind::S3 {
-            let bodies = &self.bodies;
-            ensure!(
-                !bodies.bucket.is_empty(),
-                "bodies.bucket is empty: name the bucket bodies of large transactions are kept in"
-            );
-            ensure!(
-                bodies.access_key_id.is_empty() == bodies.secret_access_key.is_empty(),
-                "bodies.access_key_id and bodies.secret_access_key belong together: give both, or none"
-            );
-        }
+        self.bodies.validate()?;
         ensure!(self.apply.queue > 0, "apply.queue is 0: no block could ever be queued. The default is 1024");
         ensure!(
             self.apply.read_ahead > 0,
             "apply.read_ahead is 0: no block could ever be read. The default is 8"
         );
-        check_level(&self.log.level).context("log.level")
+        Ok(())
     }
 
     /// The network.
@@ -80,6 +75,11 @@ fn policy_error(error: &PolicyError) -> anyhow::Error {
 
 impl Source {
     fn validate(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.node_timeout.0 >= LEAST_TIMEOUT,
+            "source.node_timeout is {}: set it to 1s or more",
+            humantime::format_duration(self.node_timeout.0)
+        );
         match self.kind {
             SourceKind::Feed => {}
             SourceKind::Blocks => ensure!(
@@ -96,6 +96,10 @@ impl Source {
                     !self.node_url.contains('@'),
                     "source.node_url has a user in it: give the address alone, such as http://127.0.0.1:8332, and the user by \
                      source.user and SAPWOOD_SOURCE_PASSWORD"
+                );
+                ensure!(
+                    !self.user.is_empty() || !self.node_directory.as_os_str().is_empty(),
+                    "source.node_directory and source.user are empty: name the node's data directory, where its cookie is, or a user"
                 );
             }
         }
@@ -152,12 +156,40 @@ impl Servers {
             "servers.grpc_address and servers.http_address are both {}: give each a port of its own",
             self.http_address
         );
-        for (name, file) in [("certificate", &self.certificate), ("key", &self.key)] {
-            if !file.as_os_str().is_empty() {
-                check_readable(file).with_context(|| format!("servers.{name}"))?;
+        match &options.http.tls {
+            Some(files) => files.check().context("servers.certificate and servers.key"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BodiesSection {
+    fn validate(&self) -> anyhow::Result<()> {
+        if self.kind == BodiesKind::Directory {
+            return Ok(());
+        }
+        ensure!(
+            !self.bucket.is_empty(),
+            "bodies.bucket is empty: name the bucket bodies of large transactions are kept in"
+        );
+        ensure!(
+            self.access_key_id.is_empty() == self.secret_access_key.is_empty(),
+            "bodies.access_key_id and bodies.secret_access_key belong together: give both, or none"
+        );
+        if !self.endpoint.is_empty() {
+            let scheme =
+                Url::parse(&self.endpoint).ok().filter(Url::has_host).map(|url| url.scheme().to_owned());
+            match scheme.as_deref() {
+                Some("https") => {}
+                Some("http") => ensure!(
+                    self.allow_http,
+                    "bodies.endpoint is not of https and bodies.allow_http is false: no call could be made. Set one of them"
+                ),
+                _ => bail!("bodies.endpoint is not an address such as https://s3.example.org"),
             }
         }
-        Ok(())
+        // Nothing is asked for yet.
+        Bodies::open(&self.location(Path::new(""))).map(drop).context("bodies")
     }
 }
 
@@ -169,7 +201,11 @@ impl StoreSection {
             ("mined_heights_mib", self.mined_heights_mib as u64),
             (
                 "write_buffer_mib",
-                (self.write_buffer_mib as u64).saturating_mul(self.write_buffers.max(1).into()),
+                // Two column families have buffers of this size, three of a quarter of it.
+                (self.write_buffer_mib as u64)
+                    .saturating_mul(self.write_buffers.max(1).into())
+                    .saturating_mul(11)
+                    / 4,
             ),
         ];
         let most = memory_mib.unwrap_or(u64::MAX / MIB);
@@ -183,8 +219,8 @@ impl StoreSection {
             "the caches and buffers of [store] take {sum} MiB together, and this machine has {most} MiB of memory"
         );
         ensure!(self.disk_reserve_mib <= 1 << 30, "store.disk_reserve_mib is more than any disk has");
-        EmbeddedOptions::from(self).validate().map_err(|error| match error {
-            StoreError::OptionOutOfRange { option, value, least, most, hint } => {
+        Options::from(self).validate().map_err(|error| match error {
+            StoreError::Engine(EngineError::OptionOutOfRange { option, value, least, most, hint }) => {
                 // In the file bytes are given in MiB.
                 let (name, unit) = match option.strip_suffix("_bytes") {
                     Some(name) => (format!("{name}_mib"), i128::from(MIB)),
@@ -200,13 +236,9 @@ impl StoreSection {
     }
 }
 
-fn check_readable(file: &Path) -> anyhow::Result<()> {
-    std::fs::File::open(file).map(drop).with_context(|| format!("cannot read {}", file.display()))
-}
-
 /// A level, or levels by module. What is neither would be taken for the name of a module, and nothing would be logged.
 fn check_level(text: &str) -> anyhow::Result<()> {
-    let levels = "error, warn, info, debug or trace, or by module such as `warn,sapwood_chain=debug`";
+    let levels = "error, warn, info, debug, trace or off, or by module such as `warn,sapwood_chain=debug`";
     for part in text.split(',').map(str::trim) {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
         if level.parse::<LevelFilter>().is_err() || part.is_empty() {
@@ -251,9 +283,11 @@ mod tests {
             (|c| c.servers.max_connections = 0, "servers.max_connections"),
             (|c| c.servers.requests_per_second = 0, "servers.requests_per_second"),
             (|c| c.servers.refresh = Span(Duration::ZERO), "servers.refresh"),
+            (|c| c.source.node_timeout = Span(Duration::ZERO), "source.node_timeout"),
             (|c| c.servers.disk_limit_gib = u64::MAX, "servers.disk_limit_gib"),
             (|c| c.log.level = "loud".into(), "log.level"),
             (|c| c.log.level = String::new(), "log.level"),
+            (|c| c.store.children_per_read = 0, "store.children_per_read"),
             (|c| c.store.write_buffers = 0, "store.write_buffers"),
             (|c| c.store.background_jobs = u16::MAX, "store.background_jobs"),
             (|c| c.store.write_buffer_mib = 0, "store.write_buffer_mib"),
@@ -290,7 +324,17 @@ mod tests {
         let error = format!("{:#}", config.validate().unwrap_err());
         assert!(error.contains("source.node_url") && !error.contains("hunter2"), "{error}");
         config.source.node_url = "http://127.0.0.1:8332".into();
+        config.source.user = "bob".into();
         config.validate().unwrap();
+    }
+
+    #[test]
+    fn the_buffers_of_every_column_family_count_as_memory() {
+        let store = StoreSection::default();
+        // Caches of 256, 256 and 75 MiB, and 2.75 times 3 buffers of 64 MiB.
+        store.validate(Some(1115)).unwrap();
+        let error = format!("{:#}", store.validate(Some(1114)).unwrap_err());
+        assert!(error.contains("1115 MiB"), "{error}");
     }
 
     #[test]

@@ -14,15 +14,16 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
+use sapwood_ledger::{AddressIndexing, EngineError, Ledger, StoreError, StoreRead as _};
 use sapwood_pruner::{PolicyState, settle_policy};
 use sapwood_rules::Policy;
 use sapwood_server::address::ChainKind;
 use sapwood_sources::bitcoin::Network;
-use sapwood_store::{AddressIndexing, StoreError};
-use sapwood_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use serde::{Deserialize, Serialize};
 
 use super::private;
+use crate::config::Config;
 
 const NODE_FILE: &str = "node.json";
 const STORE: &str = "store";
@@ -69,8 +70,11 @@ impl NodeFile {
         AddressIndexing { address: self.address_index, credential: self.credential_index }
     }
 
-    fn options(&self, options: EmbeddedOptions) -> EmbeddedOptions {
-        EmbeddedOptions { address_index: self.indexing(), identity: Some(self.identity()), ..options }
+    fn options(&self, options: Options) -> Options {
+        options.ledger(|ledger| {
+            ledger.address_index = self.indexing();
+            ledger.identity = Some(self.identity());
+        })
     }
 }
 
@@ -81,9 +85,24 @@ pub(crate) struct Directory(PathBuf);
 /// A data directory that no node runs on, opened by a command.
 pub(crate) struct Offline {
     pub(crate) node: NodeFile,
-    pub(crate) store: EmbeddedStore,
+    pub(crate) store: Ledger,
     /// The policy in force.
     pub(crate) policy: PolicyState,
+}
+
+/// What a store has written down about how it is kept.
+struct Kept {
+    /// The policy. `None` in a new store.
+    policy: Option<PolicyState>,
+    /// Whether it knows its UTXO set, which a write that does not keep it would remove.
+    utxo_hash: bool,
+}
+
+impl Kept {
+    async fn of(store: &Ledger) -> Result<Self, StoreError> {
+        let utxo_hash = store.rolling_utxo_set().await?.is_some();
+        Ok(Self { policy: PolicyState::load(store).await?, utxo_hash })
+    }
 }
 
 impl Directory {
@@ -119,11 +138,27 @@ impl Directory {
         Ok(Some(node))
     }
 
+    /// The configuration to work on it with: the one that is named, else the one it was last run with, else what the environment says.
+    pub(crate) fn config(&self, named: Option<&Path>) -> anyhow::Result<Config> {
+        if let Some(named) = named {
+            return Config::load(Some(named));
+        }
+        match self.read()?.and_then(|node| node.configuration) {
+            None => Config::read(None),
+            Some(file) => Config::read(Some(file)).with_context(|| {
+                format!(
+                    "the configuration {} was last run with: name another one with --config",
+                    self.0.display()
+                )
+            }),
+        }
+    }
+
     /// What the store says it holds, where the file is lost. `None` if there is no store either.
     fn rebuild(&self) -> anyhow::Result<Option<NodeFile>> {
-        let store = match self.open_with(EmbeddedStore::open_read_only, EmbeddedOptions::default()) {
+        let store = match self.open_with(OpenMode::ReadOnly, Options::default()) {
             Ok(store) => store,
-            Err(StoreError::NoStore { .. }) => return Ok(None),
+            Err(StoreError::Engine(EngineError::Absent { .. })) => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("making {NODE_FILE} again")),
         };
         let Some((chain, network)) = store.identity().and_then(|identity| identity.split_once(' ')) else {
@@ -204,28 +239,45 @@ impl Directory {
     pub(crate) async fn open(
         &self,
         node: &NodeFile,
-        options: EmbeddedOptions,
+        options: Options,
         configured: &Policy,
-    ) -> anyhow::Result<EmbeddedStore> {
-        let store = EmbeddedStore::open(&self.store(), *configured, node.options(options))?;
+    ) -> anyhow::Result<Ledger> {
+        let store = open_ledger(&self.store(), OpenMode::Create, *configured, node.options(options))?;
         settle_policy(&store, configured).await?;
         Ok(store)
     }
 
+    /// Opens the store as it was left, or makes it. The UTXO set stays kept where it is, and `policy` makes the policy to configure of what was
+    /// configured last, `None` in a new store. Returns that policy too.
+    pub(crate) async fn open_as_left(
+        &self,
+        node: &NodeFile,
+        options: Options,
+        policy: impl FnOnce(Option<Policy>) -> anyhow::Result<Policy>,
+    ) -> anyhow::Result<(Ledger, Policy)> {
+        let store =
+            open_ledger(&self.store(), OpenMode::Create, Policy::default(), node.options(options.clone()))?;
+        let kept = Kept::of(&store).await?;
+        drop(store);
+        let configured = policy(kept.policy.map(|policy| policy.configuration()))?;
+        let options = options.ledger(|ledger| ledger.utxo_hash |= kept.utxo_hash);
+        Ok((self.open(node, options, &configured).await?, configured))
+    }
+
     /// Opens what is there for reading: nothing in the directory changes, and it may be a copy on a read-only medium.
     pub(crate) async fn look(&self) -> anyhow::Result<Offline> {
-        self.offline(EmbeddedStore::open_read_only).await
+        self.offline(OpenMode::ReadOnly).await
     }
 
     /// Opens what is there for a command that changes something.
     pub(crate) async fn change(&self) -> anyhow::Result<Offline> {
-        self.offline(EmbeddedStore::open_existing).await
+        self.offline(OpenMode::Existing).await
     }
 
-    async fn offline(&self, open: OpenStore) -> anyhow::Result<Offline> {
+    async fn offline(&self, mode: OpenMode) -> anyhow::Result<Offline> {
         let node = self.expect()?;
-        let store = match self.open_with(open, node.options(EmbeddedOptions::default())) {
-            Err(error @ StoreError::NoStore { .. }) => {
+        let store = match self.open_with(mode, node.options(Options::default())) {
+            Err(error @ StoreError::Engine(EngineError::Absent { .. })) => {
                 return Err(error).with_context(|| {
                     format!(
                         "{} says {}, but its store is missing",
@@ -242,20 +294,19 @@ impl Directory {
             }
             opened => opened?,
         };
-        let policy = PolicyState::load(&store).await?;
+        let Kept { policy, utxo_hash } = Kept::of(&store).await?;
         let policy = policy.unwrap_or_else(|| PolicyState::configured(Policy::default()));
-        // Opened again with the policy it has written down: a reader cannot be told another one.
+        // Opened again with the policy it has written down, and keeping what it keeps: a reader cannot be told another one.
         drop(store);
-        let store = open(&self.store(), policy.policy(), node.options(EmbeddedOptions::default()))?;
+        let options = node.options(Options::default().ledger(|ledger| ledger.utxo_hash = utxo_hash));
+        let store = open_ledger(&self.store(), mode, policy.policy(), options)?;
         Ok(Offline { node, store, policy })
     }
 
-    fn open_with(&self, open: OpenStore, options: EmbeddedOptions) -> Result<EmbeddedStore, StoreError> {
-        open(&self.store(), Policy::default(), options)
+    fn open_with(&self, mode: OpenMode, options: Options) -> Result<Ledger, StoreError> {
+        open_ledger(&self.store(), mode, Policy::default(), options)
     }
 }
-
-type OpenStore = fn(&Path, Policy, EmbeddedOptions) -> Result<EmbeddedStore, StoreError>;
 
 #[cfg(test)]
 mod tests {
@@ -278,7 +329,7 @@ mod tests {
     async fn made(path: &Path) -> Directory {
         let directory = Directory::new(path);
         directory.claim(&node()).unwrap();
-        directory.open(&node(), EmbeddedOptions::default(), &Policy::with_retention(4000)).await.unwrap();
+        directory.open(&node(), Options::default(), &Policy::with_retention(4000)).await.unwrap();
         directory
     }
 
@@ -310,17 +361,17 @@ mod tests {
         let indexed = NodeFile { credential_index: true, ..node() };
         directory.claim(&indexed).unwrap();
         let policy = Policy::with_retention(4000);
-        let store = directory.open(&indexed, EmbeddedOptions::default(), &policy).await.unwrap();
+        let store = directory.open(&indexed, Options::default(), &policy).await.unwrap();
         assert_eq!(store.address_index(), AddressIndexing { address: false, credential: true });
         let credential = sapwood_types::AddressHash([7; 28]);
-        let query = |kind| sapwood_store::AddressQuery {
+        let query = |kind| sapwood_ledger::AddressQuery {
             kind,
             hash: credential,
-            order: sapwood_store::Order::Ascending,
+            order: sapwood_ledger::Order::Ascending,
             after: None,
             limit: 1,
         };
-        use sapwood_store::{AddressKind, StoreRead as _};
+        use sapwood_ledger::{AddressKind, StoreRead as _};
         assert!(store.by_address(query(AddressKind::Credential)).await.is_ok());
         assert!(store.by_address(query(AddressKind::Address)).await.is_err(), "that index is not kept");
         drop(store);
@@ -350,7 +401,7 @@ mod tests {
         std::fs::write(directory.path().join(NODE_FILE), text).unwrap();
         let error = words(directory.look().await.err().unwrap());
         assert!(error.contains("regtest") && error.contains("is made again"), "{error}");
-        assert!(directory.open(&other, EmbeddedOptions::default(), &Policy::default()).await.is_err());
+        assert!(directory.open(&other, Options::default(), &Policy::default()).await.is_err());
     }
 
     #[tokio::test]
@@ -369,7 +420,7 @@ mod tests {
     async fn h5_a_directory_keeps_what_it_promised() {
         let temporary = tempfile::tempdir().unwrap();
         let directory = made(&temporary.path().join("data")).await;
-        directory.open(&node(), EmbeddedOptions::default(), &Policy::default()).await.unwrap();
+        directory.open(&node(), Options::default(), &Policy::default()).await.unwrap();
         let offline = directory.look().await.unwrap();
         assert_eq!(offline.policy.policy(), Policy::with_retention(4000));
         assert_eq!(offline.policy.configuration(), Policy::default());

@@ -8,7 +8,6 @@ use super::{
     Directory,
     private::{ENDPOINTS_FILE, Endpoints, TOKEN_FILE},
 };
-use crate::config::Config;
 
 /// The node that runs on a data directory, as its files describe it.
 #[derive(Clone, Debug)]
@@ -35,9 +34,8 @@ impl RunningNode {
         };
         let endpoints: Endpoints =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
-        let configuration = directory.read()?.and_then(|node| node.configuration);
-        let servers =
-            configuration.and_then(|file| Config::load(Some(&file)).ok()).map(|config| config.servers);
+        // Without a file the environment may say it, as in a container.
+        let servers = directory.config(None).ok().map(|config| config.servers);
         let made = || fs::read_to_string(directory.path().join(TOKEN_FILE)).ok();
         let token = servers.as_ref().map(|servers| servers.admin_token.clone());
         let token = token.filter(|token| !token.is_empty()).or_else(made);

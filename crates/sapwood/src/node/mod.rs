@@ -16,4 +16,4 @@ pub(crate) use files::anchor;
 pub(crate) use private::{TOKEN_FILE, warn_if_configuration_is_open};
 pub(crate) use reload::Reload;
 pub(crate) use serving::{Parts, Serving};
-pub(crate) use signals::{exit, runtime, stop_on_signals, stop_on_signals_of_a_service};
+pub(crate) use signals::{a_while_after, exit, runtime, stop_on_signals, stop_on_signals_of_a_service};

@@ -87,6 +87,21 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("writing {}", path.display()))
 }
 
+/// Refuses an admin token in the data directory that cannot be one, if it would be in effect. Changes nothing.
+pub(crate) fn check_tokens(configured: &Tokens, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join(TOKEN_FILE);
+    match configured.admin {
+        None if path.exists() => read_token(&path).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn read_token(path: &Path) -> anyhow::Result<Secret> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    Secret::new(&text)
+        .with_context(|| format!("{}: delete it, and the next start makes a new one", path.display()))
+}
+
 /// The tokens in effect: those that are configured, with the admin token of the data directory unless one is configured. Makes it if
 /// there is none. The directory has to belong to this process: its store is open.
 pub(crate) fn tokens(configured: Tokens, directory: &Path) -> anyhow::Result<Tokens> {
@@ -100,22 +115,13 @@ pub(crate) fn tokens(configured: Tokens, directory: &Path) -> anyhow::Result<Tok
         }
         return Ok(configured);
     }
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => {
-            warn_if_open(&path, OTHERS, "the admin token", "600");
-            text
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = random_token()?;
-            write(&path, &format!("{text}\n"))?;
-            tracing::info!("an admin token was made: it is in {}", path.display());
-            text
-        }
-        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
-    };
-    let admin = Secret::new(&text)
-        .with_context(|| format!("{}: delete it, and the next start makes a new one", path.display()))?;
-    Ok(Tokens { admin: Some(admin), ..configured })
+    if path.exists() {
+        warn_if_open(&path, OTHERS, "the admin token", "600");
+    } else {
+        write(&path, &format!("{}\n", random_token()?))?;
+        tracing::info!("an admin token was made: it is in {}", path.display());
+    }
+    Ok(Tokens { admin: Some(read_token(&path)?), ..configured })
 }
 
 /// 256 bits from the system, as hexadecimal digits.
@@ -149,6 +155,11 @@ impl EndpointsFile {
         let path = directory.join(ENDPOINTS_FILE);
         write(&path, &(serde_json::to_string_pretty(&endpoints)? + "\n"))?;
         Ok(Self { path, written: endpoints })
+    }
+
+    /// What it says.
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.written
     }
 }
 

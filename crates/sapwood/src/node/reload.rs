@@ -29,13 +29,18 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Takes over tokens and certificate. All of it, or nothing.
-    fn reload(&self, servers: &ServerOptions, served: (bool, bool)) -> anyhow::Result<()> {
+    /// Refuses tokens that cannot be taken over. Changes nothing.
+    fn check(&self, servers: &ServerOptions, served: (bool, bool)) -> anyhow::Result<()> {
         for (serve, listen) in [(served.0, &servers.grpc), (served.1, &servers.http)] {
             if serve {
                 Access::new(servers.tokens.clone(), listen.address)?;
             }
         }
+        private::check_tokens(&servers.tokens, &self.directory)
+    }
+
+    /// Takes over tokens and certificate, which have been checked.
+    fn reload(&self, servers: &ServerOptions) -> anyhow::Result<()> {
         if let Some(files) = &servers.http.tls {
             private::warn_if_key_is_open(files);
             self.reload_tls(files)?;
@@ -80,19 +85,25 @@ impl Reload {
 
     async fn reload(&mut self) -> anyhow::Result<()> {
         let new = (self.load)(self.file.as_deref())?;
+        if let Some(file) = Config::file(self.file.as_deref()) {
+            private::warn_if_configuration_is_open(&file);
+        }
         let servers = new.servers.options()?;
-        // What can fail comes first, so that a configuration that is wrong changes nothing.
-        self.doors.reload(&servers, (self.config.servers.grpc, self.config.servers.http))?;
-        (self.set_level)(&new.log.level)?;
+        // What can fail comes first, so that a configuration that is wrong changes nothing. Its certificate was looked at when it was read.
+        self.doors.check(&servers, (self.config.servers.grpc, self.config.servers.http))?;
         if new.policy != self.config.policy {
             let policy = self.pruner.reconfigure(new.policy()?).await.context("policy")?;
             for difference in policy.differences() {
                 tracing::warn!("SIGHUP: {difference}");
             }
         }
+        self.doors.reload(&servers)?;
+        (self.set_level)(&new.log.level)?;
+        // A certificate takes the place of another one; TLS itself is not begun or ended.
+        let tls_begins_or_ends = servers.http.tls.is_none() != self.doors.tls.is_empty();
         for setting in changed(&self.config, &new)? {
-            let tls_is_new = setting == "servers.certificate" && self.doors.tls.is_empty();
-            if tls_is_new || !TAKEN_OVER.iter().any(|taken| setting.starts_with(taken)) {
+            let at_the_next_start = setting == "servers.certificate" && tls_begins_or_ends;
+            if at_the_next_start || !TAKEN_OVER.iter().any(|taken| setting.starts_with(taken)) {
                 tracing::warn!("SIGHUP: {setting} has changed and takes effect at the next start");
             }
         }

@@ -2,21 +2,23 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
-use sapwood_chain::{Chain, Progress, Stop};
+use sapwood_chain::{Chain, Follower, Progress, Stop};
+use sapwood_ledger::{AddressIndexing, Store};
 use sapwood_pruner::{Bodies, Pruner, PrunerHandle, PrunerOptions, SystemClock};
+use sapwood_rules::Policy;
 use sapwood_server::{
     Access, ListenOptions, Listener, Node, NodeParts, ServerOptions, SharedTokens, TlsReload,
     address::ChainKind,
     grpc::{Feed, GrpcLimits, GrpcServer, GrpcServices},
     http::{HttpOptions, router},
 };
-use sapwood_store::{AddressIndexing, Store};
+use sapwood_sources::{BlockSource as _, synthetic::SyntheticSource};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::watch,
@@ -60,14 +62,45 @@ pub(crate) struct Parts {
     pub(crate) disk_limit: Option<u64>,
 }
 
+impl Parts {
+    /// A node that follows a made-up chain, with an index of addresses, at the addresses that are usual.
+    pub(crate) fn of_synthetic(
+        name: &str,
+        chain: Chain,
+        follower: &Follower,
+        source: &SyntheticSource,
+        directory: &Path,
+        policy: Policy,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            chain,
+            kind: ChainKind::Bitcoin(sapwood_sources::bitcoin::Network::Regtest.into()),
+            address_index: AddressIndexing { address: true, credential: false },
+            progress: Some(follower.progress()),
+            directory: directory.to_owned(),
+            feed: Feed::Closed { source: source.name(), utxo_admin: false },
+            bodies: None,
+            pruner: PrunerOptions::with_policy(policy),
+            servers: ServerOptions::default(),
+            serve: (true, true),
+            give_way: true,
+            host_names: Vec::new(),
+            refresh: Duration::from_secs(1),
+            heavy_statistics: true,
+            ready_lag: 6,
+            no_block_after: None,
+            disk_limit: None,
+        }
+    }
+}
+
 /// A node at work.
 pub(crate) struct Serving {
     pub(crate) node: Node,
     pub(crate) pruner: PrunerHandle,
     /// Where the status page is, if HTTP is served.
     pub(crate) http: Option<SocketAddr>,
-    /// Where the status page is, as an address for a browser.
-    pub(crate) page: Option<String>,
     doors: Doors,
     endpoints: Option<EndpointsFile>,
     tasks: Vec<JoinHandle<()>>,
@@ -124,7 +157,6 @@ impl Serving {
             node: node.clone(),
             pruner: pruner.clone(),
             http: None,
-            page: None,
             doors: Doors { tokens: tokens.clone(), tls: Vec::new(), directory: directory.clone() },
             endpoints: None,
             tasks: Vec::new(),
@@ -187,7 +219,6 @@ impl Serving {
                 Some((listener.with_access(access), router))
             }
         };
-        self.page = endpoints.http.as_ref().map(|address| format!("{address}/"));
         if let Some(server) = grpc {
             tracing::info!(address = endpoints.grpc, "serving gRPC");
             self.tasks.push(handle.spawn(server.serve(stop_within)));
@@ -211,6 +242,17 @@ impl Serving {
         let scheme = if tls.is_some() { "https" } else { "http" };
         self.doors.tls.extend(tls);
         format!("{scheme}://{address}")
+    }
+
+    /// The address of the status page for a browser. `None` if HTTP is not served.
+    pub(crate) fn page(&self) -> Option<String> {
+        let address = self.endpoints.as_ref()?.endpoints().http.as_ref()?;
+        Some(format!("{address}/"))
+    }
+
+    /// The address of gRPC. `None` if it is not served.
+    pub(crate) fn grpc(&self) -> Option<&str> {
+        self.endpoints.as_ref()?.endpoints().grpc.as_deref()
     }
 
     /// What can be changed about the doors while the node runs.

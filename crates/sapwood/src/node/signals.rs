@@ -8,6 +8,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// How long threads get that read a file or a device when the command is over.
 const LAST_READS: Duration = Duration::from_secs(5);
 
+/// How long calls to an object store get once the command is asked to stop.
+const LAST_CALLS: Duration = Duration::from_secs(3);
+
 /// The runtime of a command.
 pub(crate) struct CommandRuntime(tokio::runtime::Runtime);
 
@@ -24,6 +27,18 @@ impl CommandRuntime {
         self.0.shutdown_timeout(LAST_READS);
         result
     }
+}
+
+/// Asked a few seconds after `stop` is: for what may be ended half-way, but is better brought to its end.
+pub(crate) fn a_while_after(stop: &Stop) -> Stop {
+    let (stop, later) = (stop.clone(), Stop::default());
+    let asks = later.clone();
+    tokio::spawn(async move {
+        stop.asked().await;
+        tokio::time::sleep(LAST_CALLS).await;
+        asks.ask();
+    });
+    later
 }
 
 /// Asks `stop` at the first Ctrl-C, SIGTERM or SIGHUP. At the second the process ends at once: what is written is safe anyway.

@@ -80,7 +80,7 @@ fn contradicts(feed: &Feed, path: &str) -> Option<Status> {
 }
 
 /// Lets a call in, or answers why not. What changes something is logged.
-pub(super) async fn enter(State(door): State<Door>, request: Request<Body>, next: Next) -> Response {
+pub(super) async fn enter(State(door): State<Door>, mut request: Request<Body>, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let need = need(&path);
     let caller = match door.access.check(request.headers(), request.extensions(), need) {
@@ -90,6 +90,7 @@ pub(super) async fn enter(State(door): State<Door>, request: Request<Body>, next
     if need != Need::Admin {
         return next.run(request).await;
     }
+    request.extensions_mut().insert(caller);
     let (request, copied) = Copied::of(request);
     let work = async {
         match contradicts(&door.feed, &path) {

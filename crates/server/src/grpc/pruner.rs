@@ -9,8 +9,8 @@ use std::{
 
 use futures_util::{Stream, stream};
 use sapwood_chain::Stop;
+use sapwood_ledger::Store;
 use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
-use sapwood_store::Store;
 use sapwood_types::Height;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Request, Response, Status};
@@ -21,6 +21,7 @@ use super::{
     field::{BadField, InField, hash},
     proto::{pruner_server::Pruner, watch_jobs_response::Event, *},
 };
+use crate::Caller;
 
 /// Due records a plan looks at, unless told otherwise.
 const PLANNED: u64 = 100_000;
@@ -53,6 +54,7 @@ pub(super) fn hold_refused(error: HoldError) -> Status {
         HoldError::Store(error) => store_status(&error),
         HoldError::Invalid { field, problem } => BadField::new(problem).named(field),
         HoldError::Reserved { .. } => BadField::new(error.to_string()).named("name"),
+        HoldError::OtherOwner { .. } => Status::failed_precondition(error.to_string()),
         HoldError::NotFound { .. } => Status::not_found(error.to_string()),
         HoldError::TooMany => Status::resource_exhausted(error.to_string()),
     }
@@ -139,7 +141,7 @@ impl Pruner for PrunerService {
     }
 
     async fn get_policy(&self, _: Request<GetPolicyRequest>) -> Answer<GetPolicyResponse> {
-        Ok(Response::new(GetPolicyResponse { policy: Some(self.pruner.policy().into()) }))
+        Ok(Response::new((&self.pruner.policy_state()).into()))
     }
 
     async fn prune(&self, request: Request<PruneRequest>) -> Answer<PruneResponse> {
@@ -188,8 +190,10 @@ impl Pruner for PrunerService {
     }
 
     async fn set_policy(&self, request: Request<SetPolicyRequest>) -> Answer<SetPolicyResponse> {
+        let by =
+            request.extensions().get::<Caller>().map_or_else(|| "gRPC".into(), |caller| caller.over("gRPC"));
         let request = request.into_inner();
-        let changed = self.pruner.change_policy(request.change(), "gRPC", request.confirm).await;
+        let changed = self.pruner.change_policy(request.change(), &by, request.confirm).await;
         let state = changed.map_err(refused)?;
         Ok(Response::new(SetPolicyResponse { policy: Some(state.policy().into()) }))
     }

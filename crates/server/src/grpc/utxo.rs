@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use sapwood_chain::Chain;
-use sapwood_pruner::PrunerHandle;
-use sapwood_store::{
-    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Page, Store,
-    error::ItemError,
+use sapwood_ledger::{
+    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, StoreError,
+    Utxo as StoredUtxo, error::ItemError,
 };
+use sapwood_pruner::PrunerHandle;
+use sapwood_rules::SpendStatus;
 use sapwood_types::{AddressHash, Height};
 use tonic::{Request, Response, Status};
 
@@ -77,14 +78,6 @@ fn opened(listing: &Listing, cursor: Option<Bytes>) -> Checked<Option<Cursor>> {
     cursor.map(open).transpose().field("cursor")
 }
 
-/// Refuses a page that lacks records: the answer has no place to name them.
-fn whole<T>(page: &Page<T>) -> Result<(), Status> {
-    match page.unreadable.first() {
-        None => Ok(()),
-        Some(unreadable) => Err(Status::data_loss(unreadable.error.clone())),
-    }
-}
-
 /// The cursor of the next page, as it goes out.
 fn sealed(listing: &Listing, cursor: Option<Cursor>) -> Option<Bytes> {
     cursor.map(|cursor| listing.seal(&cursor))
@@ -106,13 +99,15 @@ impl Utxo for UtxoService {
         let (mut records, mut size) = (Vec::with_capacity(txids.len()), 0);
         for some in txids.chunks(RECORDS_AT_ONCE) {
             for record in self.store.get_many(some.to_vec()).await.map_err(|error| store_status(&error))? {
-                let record = match record.map_err(|error| store_status(&error))? {
-                    Some(record) => {
-                        Some(self.store.with_inputs(record).await.map_err(|error| store_status(&error))?)
+                let record = match record {
+                    Ok(None) => MaybeRecord::default(),
+                    Ok(Some(record)) => {
+                        let record = self.store.with_inputs(record).await;
+                        let record = record.map_err(|error| store_status(&error))?;
+                        MaybeRecord { record: Some(record.into()), problem: None }
                     }
-                    None => None,
+                    Err(error) => MaybeRecord { record: None, problem: Some(error.as_problem()) },
                 };
-                let record = MaybeRecord { record: record.map(Into::into) };
                 size += record.encoded_len();
                 records.push(record);
             }
@@ -125,7 +120,10 @@ impl Utxo for UtxoService {
         let outpoints =
             self.limits.batch(request.into_inner().outpoints, "outpoints", proto::OutPoint::read)?;
         let outputs = self.store.outputs(outpoints).await.map_err(|error| store_status(&error))?;
-        let maybe = |output: Option<_>| MaybeOutput { output: output.map(Into::into) };
+        let maybe = |output: Result<Option<StoredUtxo>, StoreError>| match output {
+            Ok(output) => MaybeOutput { output: output.map(Into::into), problem: None },
+            Err(error) => MaybeOutput { output: None, problem: Some(error.as_problem()) },
+        };
         self.answer(GetOutputsResponse { outputs: outputs.into_iter().map(maybe).collect() })
     }
 
@@ -137,7 +135,15 @@ impl Utxo for UtxoService {
         let outpoints = self.limits.batch(request.outpoints, "outpoints", proto::OutPoint::read)?;
         let at = height(request.height, "height")?;
         let statuses = self.store.spend_status(outpoints, at).await.map_err(|error| store_status(&error))?;
-        self.answer(GetSpendStatusResponse { statuses: statuses.into_iter().map(Into::into).collect() })
+        let status = |status: Result<SpendStatus, StoreError>| match status {
+            Ok(status) => status.into(),
+            Err(error) => OutputStatus {
+                status: proto::SpendStatus::Unreadable.into(),
+                message: error.to_string(),
+                ..OutputStatus::default()
+            },
+        };
+        self.answer(GetSpendStatusResponse { statuses: statuses.into_iter().map(status).collect() })
     }
 
     async fn list_old_unmined(
@@ -159,9 +165,9 @@ impl Utxo for UtxoService {
         let listing = Listing::new("unmined", Order::Ascending, []);
         let after = opened(&listing, cursor)?;
         let page = self.store.unmined(after, limit).await.map_err(|error| store_status(&error))?;
-        whole(&page)?;
         let transactions = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListUnminedResponse { transactions, cursor: sealed(&listing, page.next) })
+        let unreadable = page.unreadable.into_iter().map(Into::into).collect();
+        self.answer(ListUnminedResponse { transactions, cursor: sealed(&listing, page.next), unreadable })
     }
 
     async fn list_by_address(&self, request: Request<ListByAddressRequest>) -> Answer<ListByAddressResponse> {
@@ -180,15 +186,15 @@ impl Utxo for UtxoService {
         let (after, limit) = (opened(&listing, request.cursor)?, self.limits.page(request.limit)?);
         let query = AddressQuery { kind, hash, order, after, limit };
         let page = self.store.by_address(query).await.map_err(|error| store_status(&error))?;
-        whole(&page)?;
         let outputs = page.items.into_iter().map(Into::into).collect();
-        self.answer(ListByAddressResponse { outputs, cursor: sealed(&listing, page.next) })
+        let unreadable = page.unreadable.into_iter().map(Into::into).collect();
+        self.answer(ListByAddressResponse { outputs, cursor: sealed(&listing, page.next), unreadable })
     }
 
     async fn get_counts(&self, _: Request<GetCountsRequest>) -> Answer<GetCountsResponse> {
         let counts = self.store.counts().await.map_err(|error| store_status(&error))?;
         let created = counts.created();
-        let sapwood_store::Counts { records, unspent, unmined, spent } = counts;
+        let sapwood_ledger::Counts { records, unspent, unmined, spent, .. } = counts;
         Ok(Response::new(GetCountsResponse { records, unspent, unmined, spent, created }))
     }
 

@@ -3,8 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{Json, extract::State};
-use bytes::Bytes;
-use sapwood_store::{Cursor, Order, Store};
+use sapwood_ledger::Store;
 use sapwood_types::{BlockHash, Height, Undo};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -17,9 +16,8 @@ use super::{
     reads::OrderParam,
 };
 use crate::{
-    address::{bytes_of_hex, hex},
-    cursor::{CursorError, Listing},
-    views::{BlockPage, BlockSummary, BlockView},
+    block_times, listing,
+    views::{BlockPage, BlockView},
 };
 
 type Answer<T> = Result<Json<T>, Problem>;
@@ -55,17 +53,6 @@ impl BlockHeights {
     }
 }
 
-/// When each block was made. The records it brought know it, and are there as long as the block can be rolled back.
-async fn times(store: &dyn Store, blocks: &[Undo]) -> Result<Vec<Option<u64>>, Problem> {
-    let firsts: Vec<_> = blocks.iter().filter_map(|undo| undo.created.first().copied()).collect();
-    let mut records = store.get_many(firsts).await?.into_iter();
-    let mut time = |undo: &Undo| {
-        undo.created.first()?;
-        Some(records.next()?.ok()??.head.created_at / 1000)
-    };
-    Ok(blocks.iter().map(&mut time).collect())
-}
-
 /// Which page of the blocks.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -95,44 +82,8 @@ pub(crate) async fn blocks(
 ) -> Answer<BlockPage> {
     let limit = extract::limit(query.limit, 20, 100)? as usize;
     let order = query.order.unwrap_or(OrderParam::Desc).into();
-    let listing = Listing::new("blocks", order, []);
-    let after = match &query.cursor {
-        None => None,
-        Some(text) => {
-            let refused = |error: CursorError| Problem::bad_cursor(format!("cursor: {error}"));
-            let bytes = bytes_of_hex(text).map_err(|_| refused(CursorError::NotOfThisList))?;
-            let Cursor(key) = listing.open(&bytes).map_err(refused)?;
-            let key = key.as_ref().try_into().map_err(|_| refused(CursorError::NotOfThisList))?;
-            Some(u32::from_be_bytes(key))
-        }
-    };
     let store = service.node.store();
-    let (floor, last) = (store.undoable_from().await?, store.last_applied().await?);
-    let (Some(floor), Some(last)) = (floor, last) else {
-        return Ok(Json(BlockPage { items: Vec::new(), cursor: None }));
-    };
-    let (floor, top) = (floor.0, last.height.0);
-    let heights: Vec<u32> = match (order, after) {
-        (Order::Ascending, None) => (floor..=top).take(limit + 1).collect(),
-        (Order::Ascending, Some(after)) => {
-            (after.saturating_add(1).max(floor)..=top).take(limit + 1).collect()
-        }
-        (Order::Descending, None) => (floor..=top).rev().take(limit + 1).collect(),
-        (Order::Descending, Some(after)) => {
-            (floor..after.min(top.saturating_add(1))).rev().take(limit + 1).collect()
-        }
-    };
-    let mut found = Vec::with_capacity(limit);
-    for height in heights.iter().take(limit) {
-        // One that was rolled back meanwhile is left out.
-        found.extend(store.undo(Height(*height)).await?);
-    }
-    let times = times(&**store, &found).await?;
-    let items = found.iter().zip(times).map(|(undo, time)| BlockSummary::new(undo, time)).collect();
-    let more = heights.len() > limit;
-    let next = heights.get(limit - 1).filter(|_| more);
-    let seal = |height: &u32| hex(&listing.seal(&Cursor(Bytes::copy_from_slice(&height.to_be_bytes()))));
-    Ok(Json(BlockPage { items, cursor: next.map(seal) }))
+    Ok(Json(listing::blocks(&**store, order, query.cursor.as_deref(), limit).await?))
 }
 
 /// Which transactions of a block.
@@ -192,7 +143,7 @@ pub(crate) async fn block(
         }
     };
     let blocks = [undo];
-    let time = times(&*store, &blocks).await?.pop().flatten();
+    let time = block_times::of(&*store, &blocks).await?.pop().flatten();
     Ok(Json(BlockView::new(&blocks[0], time, from, limit)))
 }
 

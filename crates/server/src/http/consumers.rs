@@ -1,6 +1,7 @@
 //! Consumers: parts of the system that follow the chain and say how far they are.
 
 use axum::{Json, extract::State, http::StatusCode};
+use sapwood_chain::{Event, events};
 use sapwood_pruner::Consumer;
 use sapwood_types::Height;
 use serde::Deserialize;
@@ -63,7 +64,12 @@ pub(crate) async fn report(
                 "running: only block assembly says whether it is running",
             ));
         }
-        (Consumer::Persister, None, Some(height)) => drop(pruner.report_persisted(height).await?),
+        (Consumer::Persister, None, Some(height)) => {
+            pruner.report_persisted(height).await?;
+            // The pruner knows already; this is for everybody else.
+            let persisted = Event::BlockPersisted(events::BlockPersisted { height });
+            service.node.parts().chain.events().tell(persisted);
+        }
         (Consumer::Persister, None, None) => pruner.register(Consumer::Persister).await?,
         (Consumer::BlockAssembly, running, height) => {
             pruner.report_block_assembly(running.unwrap_or(true), height).await?;

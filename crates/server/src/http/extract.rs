@@ -8,7 +8,7 @@ use sapwood_types::{OutPoint, TxId};
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Service};
-use crate::{Need, audit};
+use crate::{Caller, Need, audit};
 
 /// Parts of the path.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -73,14 +73,15 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeBody
 }
 
 /// Only who has the admin token gets past this.
-pub(crate) struct Admin;
+pub(crate) struct Admin(pub(crate) Caller);
 
 impl FromRequestParts<Service> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
-        audit::caller_is(service.access.check(&parts.headers, &parts.extensions, Need::Admin)?);
-        Ok(Self)
+        let caller = service.access.check(&parts.headers, &parts.extensions, Need::Admin)?;
+        audit::caller_is(caller);
+        Ok(Self(caller))
     }
 }
 

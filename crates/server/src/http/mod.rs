@@ -21,6 +21,7 @@ pub mod problem;
 mod prune;
 mod reads;
 mod state;
+mod task;
 pub mod utxo_set;
 pub mod verify;
 
@@ -42,7 +43,7 @@ use sapwood_chain::Stop;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::{Access, Need, Node, address::ChainKind, audit, places::Places};
+use crate::{Access, Need, Node, Role, address::ChainKind, audit, places::Places};
 
 /// How HTTP is served.
 pub struct HttpOptions {
@@ -169,18 +170,24 @@ pub fn router(node: Node, options: HttpOptions) -> Router {
 }
 
 async fn may_read(State(service): State<Service>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = service.access.check(request.headers(), request.extensions(), Need::Read) {
-        return Problem::from(refusal).into_response();
-    }
-    // Who has a token knows whom he talks to. A browser that was led here by a foreign name has none.
-    let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-    let named = named.or(request.uri().authority().map(|authority| authority.as_str()));
-    let foreign = named.is_some_and(|host| !is_own_name(host, &service.host_names));
-    if foreign && !request.headers().contains_key(header::AUTHORIZATION) {
-        let detail = "without a token this server answers only to addresses, localhost and the host names in its configuration";
+    let caller = match service.access.check(request.headers(), request.extensions(), Need::Read) {
+        Ok(caller) => caller,
+        Err(refusal) => return Problem::from(refusal).into_response(),
+    };
+    // Who has a token knows whom he talks to. A browser that was led here by a foreign name has none, whatever header its page sets.
+    if caller.role == Role::Anonymous && !names(&request).all(|host| is_own_name(host, &service.host_names)) {
+        let detail = "without a valid token this server answers only to addresses, localhost and the host names in its configuration \
+                      (servers.host_names)";
         return Problem::misdirected(detail).into_response();
     }
     next.run(request).await
+}
+
+/// The hosts that a request is for, as it says. One that is no text is empty.
+fn names(request: &Request) -> impl Iterator<Item = &str> {
+    let headers = request.headers().get_all(header::HOST).iter();
+    let headers = headers.map(|host| host.to_str().unwrap_or_default());
+    headers.chain(request.uri().authority().map(|authority| authority.as_str()))
 }
 
 /// Whether a host, with or without its port, is an address, `localhost`, or one of these names.

@@ -13,7 +13,7 @@ use super::{blocks, consumers, events, policy, prune, reads, state, utxo_set, ve
     info(
         title = "Sapwood",
         description = "A pruning UTXO store. Bytes are hexadecimal digits, heights are numbers, amounts are decimal texts in the \
-                       chain's smallest unit, times are seconds or milliseconds since 1970 as their names say. Errors are problem details \
+                       chain's smallest unit, times are Unix timestamps in seconds, or in milliseconds where the name says so. Errors are problem details \
                        (RFC 9457). What changes something needs the admin token: `authorization: Bearer TOKEN`.",
         license(name = "MIT OR Apache-2.0"),
     ),

@@ -59,7 +59,7 @@ impl From<&PolicyState> for PolicyView {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyPatch {
-    /// Blocks a record is kept after it settled. 0 keeps every record for ever.
+    /// Blocks a record is kept after it settled. 0: records are never pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<u32>,
     /// How deep a reorg can be rolled back. At most the retention, unless that is 0.
@@ -99,7 +99,7 @@ pub(crate) async fn policy(State(service): State<Service>) -> Json<PolicyView> {
 )]
 pub(crate) async fn change_policy(
     State(service): State<Service>,
-    _admin: Admin,
+    Admin(admin): Admin,
     Body(wanted): Body<PolicyPatch>,
 ) -> Result<Json<PolicyView>, Problem> {
     let change = PolicyChange {
@@ -110,7 +110,7 @@ pub(crate) async fn change_policy(
         unmined_retention: wanted.unmined_retention,
         parent_preservation: wanted.parent_preservation,
     };
-    let state = service.node.pruner().change_policy(change, "REST", wanted.confirm).await?;
+    let state = service.node.pruner().change_policy(change, &admin.over("REST"), wanted.confirm).await?;
     let policy = state.policy();
     tracing::info!(
         retention = policy.retention,

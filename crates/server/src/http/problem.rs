@@ -6,8 +6,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use sapwood_ledger::{EngineError, StoreError};
 use sapwood_pruner::{HoldError, PrunerError};
-use sapwood_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
@@ -121,9 +121,9 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::BadOption { problem } => Problem::bad_request(problem),
-            StoreError::Poisoned { .. } | StoreError::NoRoom { .. } | StoreError::ReadOnly { .. } => {
-                Problem::unavailable(error.to_string())
-            }
+            StoreError::Poisoned { .. }
+            | StoreError::NoRoom { .. }
+            | StoreError::Engine(EngineError::ReadOnly { .. }) => Problem::unavailable(error.to_string()),
             _ => {
                 tracing::error!(%error, "a request failed");
                 Problem::internal(error.to_string())
@@ -164,7 +164,9 @@ impl From<HoldError> for Problem {
         let detail = error.to_string();
         match error {
             HoldError::Invalid { .. } => Problem::not_allowed_value(detail),
-            HoldError::Reserved { .. } | HoldError::TooMany => Problem::conflict(detail),
+            HoldError::Reserved { .. } | HoldError::OtherOwner { .. } | HoldError::TooMany => {
+                Problem::conflict(detail)
+            }
             HoldError::NotFound { .. } => Problem::not_found(detail),
             HoldError::Store(error) => error.into(),
         }

@@ -206,7 +206,7 @@ pub(crate) struct HoldRequest {
     owner: String,
     /// The first height the owner still needs. Nothing: everything.
     keep_from: Option<u32>,
-    /// When it ends by itself, in seconds since 1970.
+    /// When it ends by itself, as a Unix timestamp.
     expires: Option<u64>,
     /// Why.
     reason: String,
@@ -232,9 +232,9 @@ pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String
     hold_named(&service, &name).await
 }
 
-/// Set a hold, in the place of one of the same name
+/// Set a hold, in the place of one of the same name and owner
 ///
-/// It is in force and written down when this returns.
+/// It is in force and written down when this returns. A hold of another owner is not replaced: 409.
 #[utoipa::path(
     put, path = "/api/v1/holds/{name}", tag = "Holds", security(("admin" = [])),
     params(("name" = String, Path, description = "Its name: a to z, 0 to 9, and - _ . /")),

@@ -1,8 +1,8 @@
 //! What is stored: outputs, addresses, transactions.
 
 use axum::{Json, extract::State};
+use sapwood_ledger::Order;
 use sapwood_rules::SpendStatus;
-use sapwood_store::Order;
 use sapwood_types::{Height, OutPoint, Slot, TxId};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -37,12 +37,12 @@ pub(crate) struct Spends {
 pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) -> Result<Problem, Problem> {
     let Some(spends) = spends else {
         return Ok(Problem::not_found(format!(
-            "transaction {txid} is not stored: it was never seen, was forgotten, or was pruned. Whoever knows an output that it \
-             spends can ask with ?spends=TXID:VOUT"
+            "transaction {txid} is not stored: it was never seen, was forgotten, or was pruned. If an output that it spends is \
+             known, ?spends=TXID:VOUT after its id tells which"
         )));
     };
     let outpoint = extract::outpoint(spends)?;
-    let parent = service.node.store().outputs(vec![outpoint]).await?.pop().flatten();
+    let parent = service.node.store().output(outpoint).await?;
     Ok(match parent.map(|parent| parent.slot) {
         Some(Slot::Spent { spender, child_mined_at: Some(mined_at) }) if spender.child == txid => {
             // It may have come between the two readings.
@@ -89,11 +89,12 @@ pub(crate) async fn utxo(
 ) -> Answer<UtxoView> {
     let outpoint = OutPoint::new(extract::txid(&txid)?, extract::vout(&vout)?);
     let store = service.node.store();
-    if let Some(utxo) = store.outputs(vec![outpoint]).await?.pop().flatten() {
+    if let Some(utxo) = store.output(outpoint).await? {
         return Ok(Json(UtxoView::new(&utxo, service.kind())));
     }
     // The usual case is over; what remains may take its time.
-    if let Some(SpendStatus::Unspendable) = store.spend_status(vec![outpoint], Height::GENESIS).await?.pop() {
+    let status = store.spend_status(vec![outpoint], Height::GENESIS).await?.pop().transpose()?;
+    if status == Some(SpendStatus::Unspendable) {
         let detail = format!("output {outpoint} can never be spent, so nothing of it is kept but its place");
         return Err(Problem::not_found(detail));
     }
@@ -148,7 +149,8 @@ async fn page(service: &Service, owner: Owner, query: PageParams) -> Answer<Utxo
     };
     if !kept {
         let detail = format!(
-            "this store keeps no index by {name}. It can be turned on in the configuration when a new store is made"
+            "this data directory keeps no index by {name}. It is chosen when a directory is made: import into a new one with \
+             --{name}-index, or set chain.{name}_index"
         );
         return Err(Problem::not_indexed(detail));
     }

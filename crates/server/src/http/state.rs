@@ -55,9 +55,9 @@ pub(crate) async fn rocksdb_stats(
     Query(query): Query<EngineParams>,
 ) -> Result<Json<Vec<EngineView>>, Problem> {
     let stats = service.node.store().engine_stats(query.cf).await?;
-    let view = |stats: sapwood_store::EngineStats| EngineView {
-        part: stats.part,
-        stats: stats.figures,
+    let view = |stats: sapwood_ledger::TableStats| EngineView {
+        part: stats.table.name().into(),
+        stats: stats.numbers(),
         text: stats.text,
     };
     Ok(Json(stats.into_iter().map(view).collect()))
@@ -71,7 +71,7 @@ pub(crate) struct HistoryParams {
     /// How far back: `minutes` unless asked otherwise.
     #[param(inline)]
     range: Option<Range>,
-    /// Only what was measured after this moment, in milliseconds since 1970.
+    /// Only what was measured after this moment, as a Unix timestamp in milliseconds.
     after_ms: Option<u64>,
 }
 

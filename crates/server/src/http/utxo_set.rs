@@ -1,16 +1,9 @@
 //! The UTXO set as a whole: how many coins, what they are worth, and their hash.
 
-use std::{
-    ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use axum::{Json, extract::State, http::StatusCode};
-use parking_lot::Mutex;
-use sapwood_store::UtxoSet;
+use sapwood_ledger::UtxoSet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,6 +11,7 @@ use super::{
     Problem, Service,
     extract::Admin,
     problem::{AdminProblems, ReadProblems},
+    task::{Progress, Task, TaskState},
 };
 use crate::{Node, status::report::BlockReport};
 
@@ -58,57 +52,31 @@ impl UtxoSetView {
     }
 }
 
-/// The counting in flight, or the last one.
-#[derive(Clone, Default)]
-pub(crate) struct Counting {
-    view: Arc<Mutex<UtxoSetView>>,
-    done: Arc<AtomicU64>,
-    total: Arc<AtomicU64>,
-}
+/// Counts on request.
+pub(crate) type Counting = Task<UtxoSetView>;
 
 impl Counting {
     fn view(&self) -> UtxoSetView {
-        let mut view = self.view.lock().clone();
-        match view.state.as_str() {
-            "" => view.state = "none".into(),
-            "counting" => (view.done, view.total) = (self.done.load(Relaxed), self.total.load(Relaxed)),
-            _ => {}
-        }
-        view
-    }
-
-    /// Begins to count, unless that is in flight.
-    fn begin(&self, node: Node) -> UtxoSetView {
-        {
-            let mut view = self.view.lock();
-            if view.state == "counting" {
-                drop(view);
-                return self.view();
+        let with_state = |state: &str| UtxoSetView { state: state.into(), ..UtxoSetView::default() };
+        match self.look() {
+            (TaskState::None, _) => with_state("none"),
+            (TaskState::Running, progress) => {
+                let (done, total) = progress.get();
+                UtxoSetView { done, total, ..with_state("counting") }
             }
-            *view = UtxoSetView { state: "counting".into(), ..UtxoSetView::default() };
+            (TaskState::Done(view), _) => view,
+            (TaskState::Failed(error), _) => UtxoSetView { error: Some(error), ..with_state("failed") },
         }
-        self.done.store(0, Relaxed);
-        self.total.store(0, Relaxed);
-        let this = self.clone();
-        tokio::spawn(async move {
-            let (done, total) = (Arc::clone(&this.done), Arc::clone(&this.total));
-            let progress = Arc::new(move |now: u64, all: u64| {
-                done.store(now, Relaxed);
-                total.store(all, Relaxed);
-                ControlFlow::Continue(())
-            });
-            let counted = node.store().utxo_set(true, progress).await;
-            *this.view.lock() = match counted {
-                Ok(set) => UtxoSetView::of(&set, "counted"),
-                Err(error) => UtxoSetView {
-                    state: "failed".into(),
-                    error: Some(error.to_string()),
-                    ..UtxoSetView::default()
-                },
-            };
-        });
-        self.view()
     }
+}
+
+async fn counted(node: Node, progress: Progress) -> Result<UtxoSetView, String> {
+    let note = move |done, total| {
+        progress.note(done, total);
+        ControlFlow::Continue(())
+    };
+    let set = node.store().utxo_set(true, Arc::new(note)).await.map_err(|error| error.to_string())?;
+    Ok(UtxoSetView::of(&set, "counted"))
 }
 
 /// The UTXO set
@@ -135,5 +103,7 @@ pub(crate) async fn utxo_set(State(service): State<Service>) -> Result<Json<Utxo
     responses((status = 202, description = "It has begun", body = UtxoSetView), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn count(State(service): State<Service>, _admin: Admin) -> (StatusCode, Json<UtxoSetView>) {
-    (StatusCode::ACCEPTED, Json(service.counting.begin(service.node.clone())))
+    let node = service.node.clone();
+    service.counting.begin(|progress| counted(node, progress));
+    (StatusCode::ACCEPTED, Json(service.counting.view()))
 }

@@ -1,9 +1,6 @@
 //! Whether everything stored is as it should be, and the bodies of large transactions.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use axum::{
     Json,
@@ -11,7 +8,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,6 +15,7 @@ use super::{
     Problem, Service,
     extract::{self, Admin, Path},
     problem::{AdminProblems, ReadProblems},
+    task::{Progress, Task, TaskState},
 };
 use crate::{Node, status::report::BlockReport};
 
@@ -53,82 +50,52 @@ pub struct VerifyView {
     pub error: Option<String>,
 }
 
-/// The verification in flight, or the last one.
-#[derive(Clone, Default)]
-pub(crate) struct Verification {
-    view: Arc<Mutex<VerifyView>>,
-    done: Arc<AtomicU64>,
-    total: Arc<AtomicU64>,
-}
+/// Verifies on request.
+pub(crate) type Verification = Task<VerifyView>;
 
 impl Verification {
     fn view(&self) -> VerifyView {
-        let mut view = self.view.lock().clone();
-        if view.state.is_empty() {
-            view.state = "none".into();
-        }
-        view.done = self.done.load(Relaxed);
-        view.total = self.total.load(Relaxed);
-        view
-    }
-
-    /// Begins a verification, unless one is in flight.
-    fn begin(&self, node: Node) -> VerifyView {
-        {
-            let mut view = self.view.lock();
-            if view.state == "running" {
-                drop(view);
-                return self.view();
-            }
-            *view = VerifyView { state: "running".into(), ..VerifyView::default() };
-        }
-        self.done.store(0, Relaxed);
-        self.total.store(0, Relaxed);
-        let this = self.clone();
-        tokio::spawn(async move {
-            let found = this.verify(&node).await;
-            *this.view.lock() = found.unwrap_or_else(|error| VerifyView {
-                state: "failed".into(),
-                error: Some(error),
-                ..VerifyView::default()
-            });
-        });
-        self.view()
-    }
-
-    async fn verify(&self, node: &Node) -> Result<VerifyView, String> {
-        let store = node.store();
-        let applied = store.last_applied().await.map_err(|error| error.to_string())?;
-        let (done, total) = (Arc::clone(&self.done), Arc::clone(&self.total));
-        let progress = Arc::new(move |now: u64, all: u64| {
-            done.store(now, Relaxed);
-            total.store(all, Relaxed);
-        });
-        let mut report = store.verify(progress).await.map_err(|error| error.to_string())?;
-        let kind = node.parts().kind.clone();
-        let outside = match node.pruner().bodies() {
-            None => Default::default(),
-            Some(bodies) => {
-                let check = move |txid, body: &bytes::Bytes| kind.check_body(txid, body);
-                let policy = node.pruner().policy();
-                bodies.verify(&**store, &policy, &check).await.map_err(|error| error.to_string())?
-            }
+        let (state, progress) = self.look();
+        let (done, total) = progress.get();
+        let with_state = |state: &str| VerifyView { state: state.into(), ..VerifyView::default() };
+        let view = match state {
+            TaskState::None => with_state("none"),
+            TaskState::Running => with_state("running"),
+            TaskState::Done(view) => view,
+            TaskState::Failed(error) => VerifyView { error: Some(error), ..with_state("failed") },
         };
-        outside.damaged.iter().for_each(|problem| report.problem(problem.clone()));
-        Ok(VerifyView {
-            state: "done".into(),
-            applied: applied.as_ref().map(BlockReport::of),
-            clean: Some(report.is_clean()),
-            records: report.records,
-            index_entries: report.index_entries,
-            bodies: outside.found,
-            bodies_without_record: outside.orphans,
-            bodies_deleted_first: outside.half_deleted,
-            problems: report.problems,
-            more_problems: report.more,
-            ..VerifyView::default()
-        })
+        VerifyView { done, total, ..view }
     }
+}
+
+async fn verified(node: Node, progress: Progress) -> Result<VerifyView, String> {
+    let store = node.store();
+    let applied = store.last_applied().await.map_err(|error| error.to_string())?;
+    let note = Arc::new(move |done, total| progress.note(done, total));
+    let mut report = store.verify(note).await.map_err(|error| error.to_string())?;
+    let kind = node.parts().kind.clone();
+    let outside = match node.pruner().bodies() {
+        None => Default::default(),
+        Some(bodies) => {
+            let check = move |txid, body: &bytes::Bytes| kind.check_body(txid, body);
+            let policy = node.pruner().policy();
+            bodies.verify(&**store, &policy, &check).await.map_err(|error| error.to_string())?
+        }
+    };
+    outside.damaged.iter().for_each(|problem| report.problem(problem.clone()));
+    Ok(VerifyView {
+        state: "done".into(),
+        applied: applied.as_ref().map(BlockReport::of),
+        clean: Some(report.is_clean()),
+        records: report.records,
+        index_entries: report.index_entries,
+        bodies: outside.found,
+        bodies_without_record: outside.orphans,
+        bodies_deleted_first: outside.half_deleted,
+        problems: report.problems,
+        more_problems: report.more,
+        ..VerifyView::default()
+    })
 }
 
 /// Verify everything
@@ -140,7 +107,9 @@ impl Verification {
     responses((status = 202, description = "It has begun", body = VerifyView), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn begin(State(service): State<Service>, _admin: Admin) -> (StatusCode, Json<VerifyView>) {
-    (StatusCode::ACCEPTED, Json(service.verification.begin(service.node.clone())))
+    let node = service.node.clone();
+    service.verification.begin(|progress| verified(node, progress));
+    (StatusCode::ACCEPTED, Json(service.verification.view()))
 }
 
 /// What the last verification found, or how far it is

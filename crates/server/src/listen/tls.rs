@@ -24,6 +24,16 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+impl TlsFiles {
+    /// Reads both, and tells whether TLS can be spoken with them.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check(&self) -> Result<(), TlsError> {
+        TlsReload::acceptor(self, &[]).map(drop)
+    }
+}
+
 /// Why TLS cannot be spoken.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

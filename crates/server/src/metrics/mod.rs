@@ -3,6 +3,7 @@
 //! Every metric is one line of [`table::OURS`]: its name, its help, its labels and where in the report its value stands. What is
 //! scraped, what is documented and what the dashboards are checked against all come from there.
 
+mod labels;
 pub mod table;
 
 use std::sync::Arc;
@@ -75,8 +76,9 @@ pub fn documentation() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `/metrics` on the HTTP address (127.0.0.1:8097 unless set otherwise), in the OpenMetrics text format. All figures of one \
-         scrape were measured at the same moment and are the same as in `/api/v1/status`. They are measured once a second, those \
-         of the storage engine and of the disk every five seconds.\n\n\
+         scrape were measured at the same moment and are the same as in `/api/v1/status`. They are measured every `servers.refresh` \
+         (one second), those of the storage engine and of the disk every five seconds, or every minute with \
+         `servers.heavy_statistics = false`.\n\n\
          This page is made from the code: `SAPWOOD_WRITE_DOCS=1 cargo nextest run --release -p sapwood-server documentation` \
          writes it.\n\n\
          | name | kind | labels | what it says |\n|---|---|---|---|\n",
@@ -86,7 +88,7 @@ pub fn documentation() -> String {
         let labels = if labels.is_empty() { " ".to_owned() } else { format!(" {} ", labels.join(", ")) };
         page += &format!("| `{name}` | {kind} |{labels}| {help} |\n");
     }
-    page
+    page + &labels::documentation()
 }
 
 /// Turns reports into text.

@@ -59,7 +59,7 @@ fn labelled<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<Value> {
     values.map(|(label, value)| (vec![label.to_owned()], value)).collect()
 }
 
-/// Every number below a value, with the names that lead to it.
+/// Every number below a value, with the names that lead to it. What is true is 1, what is false 0.
 fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
     match value {
         serde_json::Value::Object(fields) => {
@@ -68,12 +68,16 @@ fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
                 numbers(&path, value, found);
             }
         }
-        value => found.extend(value.as_f64().map(|number| (vec![path.to_owned()], number))),
+        value => {
+            let number = value.as_f64().or(value.as_bool().map(|on| f64::from(u8::from(on))));
+            found.extend(number.map(|number| (vec![path.to_owned()], number)));
+        }
     }
 }
 
 /// The states a chain can be in.
-const STATES: [&str; 6] = ["resetting", "catching_up", "running", "reorganising", "stalled", "stopped"];
+pub(super) const STATES: [&str; 6] =
+    ["resetting", "catching_up", "running", "reorganising", "stalled", "stopped"];
 
 /// A number of the source's report, if the node follows a source and it is known.
 fn source(report: &StatusReport, read: impl FnOnce(&SourceReport) -> Option<f64>) -> Vec<Value> {
@@ -94,18 +98,14 @@ pub const OURS: &[Metric] = &[
         "1, with the version of the program and the chain it follows",
         |r| vec![(vec![r.node.version.clone(), r.node.chain.clone()], 1.0)],
     ),
-    metric(
-        "sapwood_start_time_seconds",
-        Gauge,
-        &[],
-        "When the node was started, in seconds since 1970",
-        |r| count(r.node.started_at),
-    ),
+    metric("sapwood_start_time_seconds", Gauge, &[], "When the node was started, as a Unix timestamp", |r| {
+        count(r.node.started_at)
+    }),
     metric(
         "sapwood_sampled_at_seconds",
         Gauge,
         &[],
-        "When these figures were measured, in seconds since 1970",
+        "When these numbers were measured, as a Unix timestamp",
         |r| one(r.at_ms as f64 / 1000.0),
     ),
     metric("sapwood_ready", Gauge, &[], "1 if the node is ready", |r| {
@@ -151,9 +151,13 @@ pub const OURS: &[Metric] = &[
         "Greatest height the source knows of: headers, refused blocks with what is built on them and blocks behind a gap included",
         |r| source(r, |source| source.best_height.map(f64::from)),
     ),
-    metric("sapwood_source_contact_seconds", Gauge, &[], "Seconds since the source answered last", |r| {
-        source(r, |source| source.last_contact_seconds)
-    }),
+    metric(
+        "sapwood_source_contact_seconds",
+        Gauge,
+        &[],
+        "Seconds since the source answered last, or since the start if it never did. Missing without a source",
+        |r| source(r, |source| source.last_contact_seconds.or(Some(r.node.uptime_seconds))),
+    ),
     metric("sapwood_source_errors_total", Counter, &[], "Times the source failed to answer", |r| {
         source(r, |source| Some(source.errors as f64))
     }),
@@ -224,7 +228,7 @@ pub const OURS: &[Metric] = &[
         "sapwood_last_block_seconds",
         Gauge,
         &[],
-        "Seconds since a block was applied last, or since the start if none was. Missing without a source",
+        "Seconds since a block was applied last; after a restart by the time in it, until another one comes. Missing without a source",
         |r| maybe(r.chain.last_block_seconds),
     ),
     metric("sapwood_applied_height", Gauge, &[], "Height of the last applied block", |r| {
@@ -257,7 +261,7 @@ pub const OURS: &[Metric] = &[
         |r| recent(&r.chain.apply),
     ),
     metric("sapwood_rollbacks_total", Counter, &[], "Rollbacks done", |r| count(r.chain.rollback.count)),
-    metric("sapwood_rollback_seconds_total", Counter, &[], "Time spent on taking blocks back", |r| {
+    metric("sapwood_rollback_seconds_total", Counter, &[], "Time spent on rolling blocks back", |r| {
         one(r.chain.rollback.total_seconds)
     }),
     metric("sapwood_rollback_last_seconds", Gauge, &[], "Time the last rollback took", |r| {
@@ -386,7 +390,7 @@ pub const OURS: &[Metric] = &[
         "sapwood_disk_without_pruning_bytes",
         Gauge,
         &[],
-        "Bytes on disk and the bytes of all records deleted since the start: an estimate of what it would be without pruning",
+        "Bytes on disk and the bytes of all records deleted since the store was made: an estimate of what it would be without pruning",
         |r| count(r.disk.without_pruning_bytes),
     ),
     metric(
@@ -408,6 +412,20 @@ pub const OURS: &[Metric] = &[
         &[],
         "Bytes that have to stay free: with less, no block is applied. 0 if that is turned off",
         |r| maybe(r.disk.room.map(|room| room.reserve_bytes as f64)),
+    ),
+    metric(
+        "sapwood_prune_oldest_prunable_blocks",
+        Gauge,
+        &[],
+        "Blocks since the oldest record became due that the holds let go and that is still there. Missing if none waits",
+        |r| maybe(r.prune.oldest_prunable_blocks.map(|blocks| blocks as f64)),
+    ),
+    metric(
+        "sapwood_prune_oldest_prunable_seconds",
+        Gauge,
+        &[],
+        "The same in seconds, by the times of the blocks, as far back as they can be rolled back",
+        |r| maybe(r.prune.oldest_prunable_seconds.map(|seconds| seconds as f64)),
     ),
     metric("sapwood_prune_last_seconds", Gauge, &[], "Time the last pruning job took", |r| {
         one(r.prune.timing.last_ms / 1000.0)
@@ -443,7 +461,7 @@ pub const OURS: &[Metric] = &[
         "sapwood_hold_expires_seconds",
         Gauge,
         &["hold"],
-        "When a hold ends by itself, in seconds since 1970",
+        "When a hold ends by itself, as a Unix timestamp",
         |r| {
             let ends = |hold: &crate::status::HoldReport| {
                 hold.expires.map(|expires| (vec![hold.name.clone()], expires as f64))
@@ -464,13 +482,20 @@ pub const OURS: &[Metric] = &[
         },
     ),
     metric(
+        "sapwood_hold_retained_records",
+        Gauge,
+        &["hold"],
+        "Records that are due by age and that a hold retains, whatever other holds do",
+        |r| labelled(r.prune.holds.iter().map(|hold| (hold.name.as_str(), hold.retained_records as f64))),
+    ),
+    metric(
         "sapwood_hold_unchanged_seconds",
         Gauge,
         &["hold"],
-        "How long a hold has neither been set nor moved",
+        "Seconds since a hold was set, renewed or reported for, or since the start",
         |r| {
             let age = |hold: &crate::status::HoldReport| {
-                hold.unchanged_seconds.map(|age| (vec![hold.name.clone()], age))
+                hold.unchanged_seconds.map(|age| (vec![hold.name.clone()], age as f64))
             };
             r.prune.holds.iter().filter_map(age).collect()
         },

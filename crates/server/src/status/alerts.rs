@@ -32,13 +32,14 @@ pub struct Alert {
 }
 
 /// The name of every alert there is.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 24] = [
     "status_incomplete",
     "store_refuses_writes",
     "engine_errors",
     "chain_stopped",
     "source_unreachable",
     "block_refused",
+    "lone_block_refused",
     "source_gap",
     "fork_below_floor",
     "bodies_unreachable",
@@ -54,6 +55,7 @@ pub const NAMES: [&str; 22] = [
     "hold_expired",
     "hold_not_reported",
     "consumer_silent",
+    "block_assembly_silent",
     "prune_behind",
 ];
 
@@ -71,6 +73,7 @@ pub(crate) fn readiness(
     state: ChainState,
     chain: &ChainReport,
     ready_lag: u64,
+    no_block_after: Option<f64>,
     refuses_writes: Option<&str>,
 ) -> Readiness {
     let mut reasons = Vec::new();
@@ -83,7 +86,7 @@ pub(crate) fn readiness(
         }
         ChainState::CatchingUp | ChainState::Running | ChainState::Reorganising | ChainState::Stalled => {}
     }
-    reasons.extend(source::not_ready(chain));
+    reasons.extend(source::not_ready(chain, no_block_after));
     reasons.extend(refuses_writes.map(str::to_owned));
     if let Some(lag) = chain.lag_blocks.filter(|lag| *lag > ready_lag) {
         reasons.push(format!("{lag} blocks are not applied yet; ready from {ready_lag} on"));
@@ -152,9 +155,9 @@ pub(crate) fn alerts(
     if let Some(error) = &prune.last_error {
         alert(Critical, "job_failed", format!("the last pruning job failed: {error}"));
     }
-    if let Some(count) = prune.totals.retained.get("child_disagrees").filter(|count| **count > 0) {
+    if let Some(count) = prune.blocked.get("child_disagrees").filter(|count| **count > 0) {
         let text = format!(
-            "{count} times a child was not where its parent remembers it; nothing was deleted. Run `sapwood verify`"
+            "{count} due records have a child that is not where they remember it; they are retained. Run `sapwood verify`"
         );
         alert(Critical, "child_disagrees", text);
     }
@@ -179,15 +182,25 @@ pub(crate) fn alerts(
                 hold.name, hold.owner
             );
             alert(Warning, "hold_expired", text);
+        } else if let Some(seconds) = expired_report(hold, prune.settings.block_assembly_ttl_seconds) {
+            let text = format!(
+                "block assembly is registered and has not reported for {seconds} s, so nothing is pruned: start it again, or, if there is \
+                 none any more, release its hold (`sapwood hold release {}`)",
+                hold.name
+            );
+            alert(Warning, "block_assembly_silent", text);
         } else if hold.keep_from.is_none() {
-            let text = format!("{} of {} has not reported yet, so nothing may go", hold.name, hold.owner);
+            let text = format!(
+                "hold {} of {} has not said what it needs, so it needs everything: start its owner, or release it",
+                hold.name, hold.owner
+            );
             alert(Warning, "hold_not_reported", text);
         } else if let Some(seconds) =
             silent_behind(hold, report.chain.applied.as_ref().map(|block| block.height))
         {
             let text = format!(
                 "{} has not reported for {seconds} s and holds everything from {} on: start it again, or, if there is none any more, \
-                 release its hold (`sapwood hold release {}`)",
+                 release its hold (`sapwood hold release {} --data DIR`)",
                 hold.owner,
                 hold.keep_from.unwrap_or_default(),
                 hold.name
@@ -204,6 +217,11 @@ pub(crate) fn alerts(
     }
     found.sort_by_key(|alert| alert.level);
     found
+}
+
+/// For how many seconds block assembly has been silent, if that is its hold and its last report counts no longer.
+fn expired_report(hold: &HoldReport, ttl: u64) -> Option<u64> {
+    hold.silent_seconds.filter(|seconds| hold.kind == "block_assembly" && *seconds > ttl)
 }
 
 /// A consumer that is behind the chain and has not reported for so many seconds has probably left.
@@ -250,6 +268,7 @@ mod tests {
             expired,
             decides: false,
             silent_seconds: None,
+            retained_records: 0,
             unchanged_seconds: None,
         }
     }
@@ -280,6 +299,9 @@ mod tests {
             names(source(|source| source.unreachable = Some(FailingReport::default()))),
             names(source(|source| source.bodies = Some(FailingReport::default()))),
             names(source(|source| source.refused = Some(RefusedReport::default()))),
+            names(source(|source| {
+                source.refused = Some(RefusedReport { descendants: 1, ..RefusedReport::default() });
+            })),
             names(source(|source| source.gap = Some(GapReport::default()))),
             names(source(|source| source.below_floor = Some(below_floor()))),
             names(|report| report.chain.last_block_seconds = Some(61.0)),
@@ -288,7 +310,7 @@ mod tests {
             names(|report| report.disk.room = room(9, 10)),
             names(|report| report.disk.room = room(19, 10)),
             names(|report| report.prune.last_error = Some("no".into())),
-            names(|report| report.prune.totals.retained = [("child_disagrees".to_owned(), 1)].into()),
+            names(|report| report.prune.blocked = [("child_disagrees".to_owned(), 1)].into()),
             names(|report| {
                 report.prune.unreadable = vec![UnreadableReport { txid: "ab".into(), error: "cut".into() }];
             }),
@@ -296,6 +318,13 @@ mod tests {
                 report.chain.applied = Some(BlockReport { height: 10, hash: String::new() });
                 report.prune.holds =
                     vec![HoldReport { silent_seconds: Some(600), ..hold("persister", Some(10), false) }];
+            }),
+            names(|report| {
+                let kind = "block_assembly".into();
+                let silent =
+                    HoldReport { kind, silent_seconds: Some(61), ..hold("block-assembly", None, false) };
+                report.prune.settings.block_assembly_ttl_seconds = 60;
+                report.prune.holds = vec![silent];
             }),
             names(|report| report.prune.enabled = false),
             names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
@@ -325,7 +354,7 @@ mod tests {
     fn reasons(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
         let mut report = healthy();
         spoil(&mut report);
-        let ready = readiness(ChainState::Running, &report.chain, 10, None);
+        let ready = readiness(ChainState::Running, &report.chain, 10, Some(60.0), None);
         assert_eq!(ready.ready, ready.reasons.is_empty());
         ready.reasons
     }
@@ -333,7 +362,10 @@ mod tests {
     #[test]
     fn c1_a_node_that_does_not_follow_its_source_is_not_ready_and_says_why() {
         assert_eq!(reasons(|_| ()), [""; 0]);
-        assert_eq!(reasons(|report| report.chain.last_block_seconds = Some(1e9)), [""; 0], "a quiet chain");
+        let quiet = reasons(|report| report.chain.last_block_seconds = Some(61.0)).join("");
+        assert!(quiet.contains("the last block came 61 s ago"), "{quiet}");
+        let allowed = ChainReport { last_block_seconds: Some(1e9), ..healthy().chain };
+        assert!(readiness(ChainState::Running, &allowed, 10, None, None).ready, "a chain that may be quiet");
         let failing = FailingReport { seconds: 7.0, attempts: 3, error: "refused by the peer".into() };
         let refused = |descendants, insisted| RefusedReport {
             height: 6,
@@ -367,6 +399,33 @@ mod tests {
             reasons(source(|source| source.below_floor = Some(below_floor())))[0].contains("below height 7")
         );
         assert!(reasons(|report| report.chain.lag_blocks = Some(11))[0].contains("11 blocks"));
+    }
+
+    /// The page, the rule and readiness go by one thing: whether the source stands by the block or builds on it.
+    #[test]
+    fn m4_a_refused_block_is_critical_only_if_the_source_goes_on_with_it() {
+        let alert = |descendants, insisted| {
+            let mut report = healthy();
+            let refused = RefusedReport { descendants, insisted, ..RefusedReport::default() };
+            source(|source| source.refused = Some(refused))(&mut report);
+            let mut found = alerts(&report, 10, None, None, &[]);
+            let Alert { level, name, text } = found.remove(0);
+            assert!(found.is_empty());
+            (level, name, text.contains("Restart to try"), text.contains("tried again by itself"))
+        };
+        let is = |level, name: &str, restart: bool| (level, name.to_owned(), restart, !restart);
+        assert_eq!(alert(0, false), is(AlertLevel::Warning, "lone_block_refused", true));
+        assert_eq!(alert(1, false), is(AlertLevel::Critical, "block_refused", true));
+        assert_eq!(alert(0, true), is(AlertLevel::Critical, "block_refused", false));
+    }
+
+    /// The totals only grow, and are kept over restarts: an alert by them would never end.
+    #[test]
+    fn m5_what_disagreed_once_and_was_deleted_since_is_no_alert() {
+        assert_eq!(
+            names(|report| report.prune.totals.retained = [("child_disagrees".to_owned(), 9)].into()),
+            [""; 0]
+        );
     }
 
     /// A consumer that reported all there is may be silent for as long as no block comes.

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use sapwood_store::EngineStats;
+use sapwood_ledger::TableStats;
 
 use super::report::{DiskPart, DiskReport, ProcessReport};
 
@@ -10,10 +10,9 @@ use super::report::{DiskPart, DiskReport, ProcessReport};
 pub(crate) const OTHER: &str = "other";
 
 /// Disk by part, as the engine tells it, and what else is in the directory.
-pub(crate) fn disk(engine: &[EngineStats], directory: Option<u64>) -> DiskReport {
-    let bytes = |stats: &EngineStats| stats.figures.get("sst_bytes").copied().unwrap_or(0);
-    let mut parts: Vec<DiskPart> =
-        engine.iter().map(|stats| DiskPart { part: stats.part.clone(), bytes: bytes(stats) }).collect();
+pub(crate) fn disk(engine: &[TableStats], directory: Option<u64>) -> DiskReport {
+    let part = |stats: &TableStats| DiskPart { part: stats.table.name().into(), bytes: stats.disk_bytes };
+    let mut parts: Vec<DiskPart> = engine.iter().map(part).collect();
     let in_parts: u64 = parts.iter().map(|part| part.bytes).sum();
     if let Some(all) = directory {
         // The two are not read at the same moment: what was deleted in between must not make the rest negative.
@@ -69,16 +68,21 @@ fn resident(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use sapwood_ledger::engine::Table;
+
     use super::*;
 
     #[test]
     fn the_rest_of_the_directory_is_a_part_of_its_own() {
-        let stats = |part: &str, bytes| EngineStats {
-            part: part.into(),
-            figures: [("sst_bytes".to_owned(), bytes)].into(),
+        let stats = |table, disk_bytes| TableStats {
+            table,
+            disk_bytes,
+            memory_bytes: 0,
+            rows: 0,
+            details: Default::default(),
             text: String::new(),
         };
-        let engine = [stats("tx", 70), stats("undo", 20)];
+        let engine = [stats(Table::Tx, 70), stats(Table::Undo, 20)];
         let parts = |report: DiskReport| -> Vec<(String, u64)> {
             report.parts.into_iter().map(|part| (part.part, part.bytes)).collect()
         };

@@ -43,7 +43,7 @@ struct Point {
 /// What was measured over time, column by column. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryReport {
-    /// When, in milliseconds since 1970, oldest first.
+    /// When, as Unix timestamps in milliseconds, oldest first.
     pub at_ms: Vec<u64>,
     /// Blocks the source has and that were not applied. Nothing where the tip was not known.
     pub lag_blocks: Vec<Option<f64>>,
@@ -128,7 +128,7 @@ impl History {
         push(&mut self.fine, point, FINE_POINTS);
     }
 
-    /// What was measured after a moment, in milliseconds since 1970.
+    /// What was measured after a moment, as a Unix timestamp in milliseconds.
     pub fn report(&self, range: Range, after_ms: u64) -> HistoryReport {
         let points = match range {
             Range::Minutes => &self.fine,

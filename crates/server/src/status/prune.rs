@@ -26,18 +26,23 @@ pub struct PruneReport {
     pub safe_height: Option<u32>,
     /// The hold that decides it. Nothing if it is the height of the chain.
     pub decided_by: Option<String>,
-    /// Due records that the holds let go and that have not been looked at.
+    /// Due records that the holds let go and that are still there, without those that were looked at and retained.
     pub backlog_records: u64,
-    /// Whether that is an estimate.
-    pub backlog_estimated: bool,
     /// Blocks between the oldest record that is due by age and has not been looked at, and the newest. Holds make it grow.
     pub lag_blocks: Option<u64>,
+    /// Blocks since the oldest record became due that the holds let go and that is still there: 0 if with the last block. `None` if no such
+    /// record waits.
+    pub oldest_prunable_blocks: Option<u64>,
+    /// The same in seconds, by the times of the blocks. If it became due before the lowest block that can be rolled back, seconds since
+    /// that one. `None` if no such record waits, or the times are not known.
+    pub oldest_prunable_seconds: Option<u64>,
     /// When the backlog will be gone, if that can be told.
     pub catch_up_seconds: Option<f64>,
     /// Where the next job goes on in the due index, as hexadecimal digits.
     pub cursor: Option<String>,
-    /// Records in the due index that were looked at and retained, by reason (`unreadable`, `external_body`, `child_disagrees` and
-    /// others): by the last whole look, and what was looked at since.
+    /// Records that are retained and would be deleted otherwise, by reason. `child_unmined`, `preserved`, `locked`, `not_deep_enough`,
+    /// `retention_off` and `held` are counted by the store with each write; which hold retains how many is in `holds`. `unreadable`,
+    /// `external_body` and `child_disagrees` are what the last whole look through what is due found, and what was looked at since.
     pub blocked: BTreeMap<String, u64>,
     /// Records that cannot be read, the first hundred by id. They are retained, and stop nothing else.
     pub unreadable: Vec<UnreadableReport>,
@@ -47,7 +52,7 @@ pub struct PruneReport {
     pub policy_origins: BTreeMap<String, PolicyOriginView>,
     /// How the pruner was set up.
     pub settings: SettingsReport,
-    /// What all jobs since the start have done.
+    /// What all jobs have done since the store was made.
     pub totals: TotalsReport,
     /// Pruning jobs that ran.
     pub timing: TimingReport,
@@ -62,15 +67,17 @@ pub struct PruneReport {
 impl PruneReport {
     /// What the pruner said, with its newest jobs and how long they took.
     pub fn new(status: PrunerStatus, policy: Policy, jobs: &[Job], timing: TimingReport) -> Self {
+        let oldest_prunable_blocks = oldest_prunable_blocks(&status);
         let last_error = status.last_job.as_ref().and_then(|job| job.error.clone());
         Self {
             enabled: status.enabled,
             state: status.state,
             safe_height: status.safe_height.map(|height| height.0),
             decided_by: status.decided_by,
-            backlog_records: status.backlog.records,
-            backlog_estimated: status.backlog.estimated,
+            backlog_records: status.backlog_records,
             lag_blocks: Some(status.lag_blocks.into()),
+            oldest_prunable_blocks,
+            oldest_prunable_seconds: None,
             catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
             cursor: status.cursor,
             blocked: status.blocked,
@@ -94,6 +101,11 @@ impl PruneReport {
     }
 }
 
+/// Blocks since the oldest record became due that the holds let go.
+fn oldest_prunable_blocks(status: &PrunerStatus) -> Option<u64> {
+    Some(status.height?.above(status.oldest_due_at?).into())
+}
+
 /// How the pruner was set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SettingsReport {
@@ -105,7 +117,7 @@ pub struct SettingsReport {
     pub records_per_job: u64,
     /// How long one job works, in seconds.
     pub time_per_job_seconds: f64,
-    /// After how long a job without progress is given up, in seconds.
+    /// How long a job may take before it counts as failed, in seconds.
     pub job_timeout_seconds: f64,
     /// How often everything that is due is looked through, in seconds. `None` if only when asked.
     pub look_every_seconds: Option<f64>,
@@ -113,6 +125,14 @@ pub struct SettingsReport {
     pub busy_share: f64,
     /// From how many due records on it no longer waits for blocks.
     pub full_speed_above: u64,
+    /// How long a report of block assembly counts, in seconds.
+    pub block_assembly_ttl_seconds: u64,
+    /// How often a long job logs how far it is, in seconds. `None` for never.
+    pub progress_log_seconds: Option<f64>,
+    /// Jobs that are remembered after they ended.
+    pub job_history: u64,
+    /// Whether due records are deleted. Without it parents are preserved all the same.
+    pub delete_due: bool,
 }
 
 impl SettingsReport {
@@ -127,6 +147,10 @@ impl SettingsReport {
             look_every_seconds: options.look_every.map(|every| every.as_secs_f64()),
             busy_share: options.pacing.busy_share,
             full_speed_above: options.pacing.full_speed_above,
+            block_assembly_ttl_seconds: options.block_assembly_ttl.as_secs(),
+            progress_log_seconds: options.progress_log.map(|every| every.as_secs_f64()),
+            job_history: options.job_history as u64,
+            delete_due: options.delete_due,
         }
     }
 }
@@ -146,7 +170,7 @@ impl UnreadableReport {
     }
 }
 
-/// What all jobs since the start have done.
+/// What all jobs have done since the store was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TotalsReport {
     /// Jobs that are over.
@@ -166,7 +190,7 @@ pub struct TotalsReport {
 /// How long things are kept, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyReport {
-    /// Blocks a record is kept after it settled. 0 keeps every record for ever.
+    /// Blocks a record is kept after it settled. 0: records are never pruned.
     pub retention: u32,
     /// How deep a reorganisation can be taken back. At most the retention, unless that is 0.
     #[schema(minimum = 1)]
@@ -240,7 +264,7 @@ pub struct HoldReport {
     pub owner: String,
     /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
     pub keep_from: Option<u32>,
-    /// When it ends by itself, in seconds since 1970.
+    /// When it ends by itself, as a Unix timestamp.
     pub expires: Option<u64>,
     /// Why.
     pub reason: String,
@@ -251,9 +275,11 @@ pub struct HoldReport {
     /// Seconds since the consumer this hold belongs to last reported, or since the node started if it has not reported since then. `None`
     /// for a hold that no consumer reports for.
     pub silent_seconds: Option<u64>,
-    /// How long it has been as it is, as far as was seen: it was neither set nor moved in the meantime. Nothing in a list that is
-    /// not part of a status report.
-    pub unchanged_seconds: Option<f64>,
+    /// Seconds since it was set, renewed or reported for, with the same content or another, or since the node started if that was
+    /// before. `None` for the one of the reorg window, which follows from the chain.
+    pub unchanged_seconds: Option<u64>,
+    /// Records that are due by age and that this hold retains, whatever other holds do.
+    pub retained_records: u64,
 }
 
 impl HoldReport {
@@ -269,7 +295,8 @@ impl HoldReport {
             expired: hold.expired,
             decides: hold.decides,
             silent_seconds: hold.silent_seconds,
-            unchanged_seconds: None,
+            unchanged_seconds: hold.unchanged_seconds,
+            retained_records: hold.retained_records,
         }
     }
 }
@@ -308,7 +335,7 @@ pub struct JobReport {
     pub counts: JobCountsReport,
     /// How long each part took.
     pub seconds: JobSecondsReport,
-    /// When it was made, in seconds since 1970.
+    /// When it was made, as a Unix timestamp.
     pub created_at: u64,
     /// When it began.
     pub started_at: Option<u64>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sapwood_chain::TimingSummary;
-use sapwood_store::{DiskRoom, EngineWrites};
+use sapwood_ledger::{DiskRoom, EngineWrites};
 use sapwood_types::BlockMark;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ use super::{
 /// Everything that is known about a node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
-    /// When it was measured, in milliseconds since 1970.
+    /// When it was measured, as a Unix timestamp in milliseconds.
     pub at_ms: u64,
     /// Which node.
     pub node: NodeReport,
@@ -52,7 +52,7 @@ pub struct NodeReport {
     pub chain: String,
     /// The version of the program.
     pub version: String,
-    /// When it was started, in seconds since 1970.
+    /// When it was started, as a Unix timestamp.
     pub started_at: u64,
     /// How long it has been running.
     pub uptime_seconds: f64,
@@ -148,7 +148,8 @@ pub struct ChainReport {
     pub applied: Option<BlockReport>,
     /// Blocks the source knows of and that are not applied, as far as `source.best_height`. `None` if that is not known.
     pub lag_blocks: Option<u64>,
-    /// Seconds since a block was applied last, or since the start if none was. `None` if the node follows no source.
+    /// Seconds since a block was applied last. After a restart, by the time in the last applied block until another one is applied; if it has
+    /// none, since the start. `None` if the node follows no source.
     pub last_block_seconds: Option<f64>,
     /// How the node and its source get on. `None` if the node follows no source.
     pub source: Option<SourceReport>,
@@ -201,7 +202,7 @@ pub struct DiskReport {
     pub total_bytes: u64,
     /// Each part.
     pub parts: Vec<DiskPart>,
-    /// What it would be without pruning: all parts and the bytes of all records deleted since the start, as they were in the
+    /// What it would be without pruning: all parts and the bytes of all records deleted since the store was made, as they were in the
     /// store. Index entries that went with them are not counted, nor is compression, so it is an estimate.
     pub without_pruning_bytes: u64,
     /// Above this there is an alert.

@@ -1,7 +1,7 @@
 //! Reads a report off the store, the chain and the pruner.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     fmt::Display,
     sync::{
         Arc,
@@ -12,19 +12,20 @@ use std::{
 
 use parking_lot::Mutex;
 use sapwood_chain::{Progress, Timing};
+use sapwood_ledger::{EngineError, EngineWrites, StoreError, TableStats};
 use sapwood_pruner::{Job, JobId};
-use sapwood_store::{EngineStats, EngineWrites, StoreError};
+use sapwood_types::{BlockMark, Height};
 
 use super::{
     History, StatusReport, alerts, disk,
-    prune::{HoldReport, PruneReport, SettingsReport, job_duration},
+    prune::{PruneReport, SettingsReport, job_duration},
     report::{
         BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
         UtxoSetReport,
     },
     source::SourceReport,
 };
-use crate::{http::policy::PolicyView, metrics::Metrics, node::NodeParts};
+use crate::{block_times, http::policy::PolicyView, metrics::Metrics, node::NodeParts};
 
 /// Over how long throughput is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -53,8 +54,6 @@ pub struct Sampler {
 struct Memory {
     engine: Option<Engine>,
     rates: VecDeque<(Instant, u64, u64)>,
-    /// Since when each hold has been as it is.
-    holds: HashMap<String, (Option<u32>, Instant)>,
     utxo_set: Option<UtxoSetReport>,
     prune: Timing,
     last_job: Option<JobId>,
@@ -63,7 +62,7 @@ struct Memory {
 /// What the engine and the directory told.
 struct Engine {
     asked: Instant,
-    stats: Vec<EngineStats>,
+    stats: Vec<TableStats>,
     writes: Option<EngineWrites>,
     disk: DiskReport,
     problems: Vec<String>,
@@ -91,7 +90,7 @@ impl Problems {
     }
 }
 
-fn since_1970(time: SystemTime) -> Duration {
+fn unix_time(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -131,10 +130,11 @@ impl Sampler {
         let mut problems = Problems::default();
         let refuses_writes = match self.parts.store.writable().await {
             // It was opened to be looked at.
-            Ok(()) | Err(StoreError::ReadOnly { .. }) => None,
+            Ok(()) | Err(StoreError::Engine(EngineError::ReadOnly { .. })) => None,
             Err(error) => Some(error.to_string()),
         };
-        let (chain, state) = self.chain(&mut memory, &mut problems).await;
+        let no_block_after = self.parts.no_block_after.map(|after| after.as_secs_f64());
+        let (chain, state) = self.chain(&mut memory, no_block_after, &mut problems).await;
         let counts = problems.note(self.parts.store.counts().await);
         let utxo_set = self.utxo_set(&mut memory, &mut problems).await;
         let prune = self.prune(&mut memory, &mut problems).await;
@@ -146,11 +146,11 @@ impl Sampler {
         disk.limit_bytes = self.parts.disk_limit;
         disk.room = room.map(Into::into);
         let part =
-            |stats: &EngineStats| EngineReport { part: stats.part.clone(), stats: stats.figures.clone() };
+            |stats: &TableStats| EngineReport { part: stats.table.name().into(), stats: stats.numbers() };
         let ready_lag = self.parts.ready_lag;
-        let ready = alerts::readiness(state, &chain, ready_lag, refuses_writes.as_deref());
+        let ready = alerts::readiness(state, &chain, ready_lag, no_block_after, refuses_writes.as_deref());
         let mut report = StatusReport {
-            at_ms: since_1970(SystemTime::now()).as_millis() as u64,
+            at_ms: unix_time(SystemTime::now()).as_millis() as u64,
             node: self.node(utxo_set.as_ref()),
             utxo_set,
             chain,
@@ -169,7 +169,6 @@ impl Sampler {
             ready,
             alerts: Vec::new(),
         };
-        let no_block_after = self.parts.no_block_after.map(|after| after.as_secs_f64());
         report.alerts =
             alerts::alerts(&report, ready_lag, no_block_after, refuses_writes.as_deref(), &problems.0);
         let report = Arc::new(report);
@@ -195,11 +194,11 @@ impl Sampler {
                 utxo_hash: utxo_set.is_some(),
                 pruning: pruner.is_enabled() && pruner.options().delete_due,
                 bodies: pruner.bodies().is_some(),
-                child_check: pruner.options().check_children,
+                child_check: pruner.options().child_check,
                 prune_while_catching_up: pruner.options().while_catching_up,
                 heavy_statistics: self.heavy.load(Relaxed),
             },
-            started_at: since_1970(self.started_at).as_secs(),
+            started_at: unix_time(self.started_at).as_secs(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
         }
     }
@@ -207,6 +206,7 @@ impl Sampler {
     async fn chain(
         &self,
         memory: &mut Memory,
+        no_block_after: Option<f64>,
         problems: &mut Problems,
     ) -> (ChainReport, sapwood_chain::ChainState) {
         let chain = &self.parts.chain;
@@ -215,19 +215,23 @@ impl Sampler {
         let health = progress.as_ref().map(|progress| &progress.source);
         let applied = problems.note(self.parts.store.last_applied().await);
         let floor = problems.note(self.parts.store.rollback_floor().await);
+        let last_block_seconds = match health {
+            Some(_) => Some(self.last_block_seconds(applied, problems).await),
+            None => None,
+        };
         let figures = chain.figures();
         let (blocks_per_second, transactions_per_second) =
             memory.rates(figures.apply.count, figures.transactions);
         let state = chain.events().state();
+        let silent = no_block_after.is_some_and(|limit| last_block_seconds > Some(limit));
         let report = ChainReport {
             state: state.name().into(),
             tip: health
                 .and_then(|health| health.tip)
                 .map(|tip| BlockReport { height: tip.height.0, hash: tip.hash.to_string() }),
             lag_blocks: health.and_then(|health| health.lag(applied.map(|applied| applied.height))),
-            last_block_seconds: health
-                .map(|_| chain.last_block_at().unwrap_or(self.started).elapsed().as_secs_f64()),
-            source: health.map(SourceReport::from),
+            last_block_seconds,
+            source: health.map(|health| SourceReport::new(health, silent)),
             applied: applied.as_ref().map(BlockReport::of),
             catch_up_seconds: left.map(|left| left.as_secs_f64()),
             rollback_floor: floor.map(|floor| floor.0),
@@ -239,6 +243,33 @@ impl Sampler {
             transactions_per_second,
         };
         (report, state)
+    }
+
+    /// Seconds since the last block: since it was applied, or, where an earlier process did that, by the time in it.
+    async fn last_block_seconds(&self, applied: Option<BlockMark>, problems: &mut Problems) -> f64 {
+        if let Some(at) = self.parts.chain.last_block_at() {
+            return at.elapsed().as_secs_f64();
+        }
+        let made_at = match applied {
+            Some(applied) => problems.note(block_times::at(&*self.parts.store, applied.height).await),
+            None => None,
+        };
+        match made_at {
+            Some(made_at) => unix_time(SystemTime::now()).as_secs_f64() - made_at as f64,
+            None => self.started.elapsed().as_secs_f64(),
+        }
+        .max(0.0)
+    }
+
+    /// Seconds from the block at which a record became due to the last block, by their times. From the lowest block that can be rolled
+    /// back if that is above it: older times are not kept. `None` if they are not known.
+    async fn seconds_since_due(&self, due_at: Height) -> Result<Option<u64>, StoreError> {
+        let store = &*self.parts.store;
+        let (last, lowest) = (store.last_applied().await?, store.undoable_from().await?);
+        let (Some(last), Some(lowest)) = (last, lowest) else { return Ok(None) };
+        let from = block_times::at(store, due_at.max(lowest)).await?;
+        let to = block_times::at(store, last.height).await?;
+        Ok(from.zip(to).map(|(from, to)| to.saturating_sub(from)))
     }
 
     /// The UTXO set, if it is kept. Its hash takes a few milliseconds, so it is computed only when the set has changed.
@@ -278,10 +309,13 @@ impl Sampler {
                 return PruneReport { enabled, policy, timing, ..PruneReport::default() };
             }
         };
+        let due_at = status.oldest_due_at;
         let mut report = PruneReport::new(status, pruner.policy(), &jobs, timing);
+        if let Some(due_at) = due_at {
+            report.oldest_prunable_seconds = problems.note(self.seconds_since_due(due_at).await);
+        }
         report.policy_origins = PolicyView::from(&pruner.policy_state()).origins;
         report.settings = SettingsReport::new(pruner.options());
-        memory.note_holds(&mut report.holds);
         report
     }
 
@@ -341,20 +375,5 @@ impl Memory {
         }
         // One job runs at a time, in the order of their numbers.
         self.last_job = jobs.iter().find(ran).map(|job| job.id).max(self.last_job);
-    }
-
-    /// Says of each hold how long it has been as it is.
-    fn note_holds(&mut self, holds: &mut [HoldReport]) {
-        let now = Instant::now();
-        let mut seen = HashMap::with_capacity(holds.len());
-        for hold in holds {
-            let since = match self.holds.get(&hold.name) {
-                Some((keep_from, since)) if *keep_from == hold.keep_from => *since,
-                _ => now,
-            };
-            hold.unchanged_seconds = Some(now.duration_since(since).as_secs_f64());
-            seen.insert(hold.name.clone(), (hold.keep_from, since));
-        }
-        self.holds = seen;
     }
 }

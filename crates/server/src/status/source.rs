@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use sapwood_chain::{Failing, SourceHealth};
+use sapwood_chain::{Failing, SourceHealth, SourceState};
+use sapwood_pruner::text::counted;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,7 +15,7 @@ use super::{
 /// How the node and its source get on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceReport {
-    /// In a word: `opening`, `following`, `unreachable`, `refused`, `gap` or `below_floor`.
+    /// In a word: `opening`, `following`, `silent`, `unreachable`, `refused`, `gap` or `below_floor`.
     pub state: String,
     /// The greatest height the source knows of: headers without blocks, refused blocks with what is built on them and blocks behind a gap
     /// included. `None` until the source was asked, or if it has no block.
@@ -93,11 +94,16 @@ pub struct BelowFloorReport {
     pub tip: BlockReport,
 }
 
-impl From<&SourceHealth> for SourceReport {
-    fn from(health: &SourceHealth) -> Self {
+impl SourceReport {
+    /// What is known of a source. `silent` says that no block came for longer than the operator allows.
+    pub(crate) fn new(health: &SourceHealth, silent: bool) -> Self {
         let seconds = |at: Instant| at.elapsed().as_secs_f64();
+        let state = match health.state() {
+            SourceState::Following if silent => SourceState::Silent,
+            state => state,
+        };
         Self {
-            state: health.state().name().into(),
+            state: state.name().into(),
             best_height: health.best_height.map(|height| height.0),
             last_contact_seconds: health.last_contact.map(seconds),
             errors: health.errors,
@@ -124,11 +130,6 @@ impl From<&SourceHealth> for SourceReport {
     }
 }
 
-/// `1 block`, `2 blocks`.
-pub(crate) fn blocks(count: u64) -> String {
-    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
-}
-
 /// What there is an alert for between the node and its source.
 pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Alert> {
     let mut found = Vec::new();
@@ -136,7 +137,8 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
     let Some(source) = &chain.source else { return found };
     if let Some(FailingReport { seconds, attempts, error }) = &source.unreachable {
         let text = format!(
-            "the source has not answered for {seconds:.0} s, tried {attempts} times: {error}. It is asked again at least every 5 s"
+            "the source has been unusable for {seconds:.0} s, tried {}: {error}. It is tried again every few seconds",
+            counted(*attempts, "time")
         );
         alert(AlertLevel::Critical, "source_unreachable", text);
     }
@@ -147,18 +149,26 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
     }
     if let Some(refused) = &source.refused {
         let RefusedReport { height, hash, reason, descendants, insisted, .. } = refused;
-        let level = if *insisted || *descendants > 0 { AlertLevel::Critical } else { AlertLevel::Warning };
-        let built = blocks((*descendants).into());
+        let (level, name) = match *insisted || *descendants > 0 {
+            true => (AlertLevel::Critical, "block_refused"),
+            false => (AlertLevel::Warning, "lone_block_refused"),
+        };
+        let built = counted(*descendants, "block");
+        let again = match insisted {
+            true => "It is tried again by itself",
+            false => "Restart to try the block again",
+        };
         let text = format!(
-            "block {height} ({hash}) of the source cannot be applied, and {built} of the source's chain are built on it: {reason}. \
-             Either the source is wrong, or this node is: `sapwood verify` checks the data directory. Restart to try the block again"
+            "block {height} ({hash}) of the source cannot be applied, and the source has {built} on top of it: {reason}. \
+             Either the source is wrong, or this node is: `sapwood verify` checks the data directory. {again}"
         );
-        alert(level, "block_refused", text);
+        alert(level, name, text);
     }
     if let Some(GapReport { missing, child, waiting }) = &source.gap {
         let text = format!(
-            "block {missing} is not in the source, and {} wait for it; the first is {child}. Bring the missing block files back",
-            blocks((*waiting).into())
+            "block {missing} is not in the source, which has {} on top of it; the first is {child}. Bring the missing block \
+             files back",
+            counted(*waiting, "block")
         );
         alert(AlertLevel::Critical, "source_gap", text);
     }
@@ -175,17 +185,17 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
         && seconds > limit
     {
         let text = format!(
-            "no block has been applied for {seconds:.0} s, more than the {limit:.0} s of source.no_block_alert: compare the \
+            "the last block came {seconds:.0} s ago, more than the {limit:.0} s of source.no_block_alert: compare the \
              source with others of its network"
         );
-        alert(AlertLevel::Warning, "no_new_block", text);
+        alert(AlertLevel::Critical, "no_new_block", text);
     }
     found
 }
 
 /// Why a node whose source is like this is not ready.
-pub(crate) fn not_ready(chain: &ChainReport) -> Vec<String> {
-    // What is critical keeps the node from its work. A chain that is quiet does not.
+pub(crate) fn not_ready(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<String> {
+    // What is critical keeps the node from its work.
     let critical = |alert: &Alert| alert.level == AlertLevel::Critical;
-    alerts(chain, None).into_iter().filter(critical).map(|alert| alert.text).collect()
+    alerts(chain, no_block_after).into_iter().filter(critical).map(|alert| alert.text).collect()
 }

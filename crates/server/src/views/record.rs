@@ -1,6 +1,6 @@
 //! Stored things as JSON. Bytes are hexadecimal digits; amounts are texts, because not every reader of JSON keeps 64 bits.
 
-use sapwood_store::Utxo;
+use sapwood_ledger::Utxo;
 use sapwood_types::{Input, MinedIn, OutPoint, Output, Slot, TxRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,6 +1,6 @@
 // What operators and newcomers ran into on the status page, one step each, so that it does not come back.
 import assert from "node:assert/strict";
-import { PAGE_ADDRESS, PAGE_TX, alter, alterStatus, asItIs, context, digits, expectRefusals, heading, lookUp, open, page, run, shoot, shown, step, unlock } from "./harness.mjs";
+import { PAGE_ADDRESS, PAGE_TX, PAGE_URL, alter, alterStatus, asItIs, context, digits, expectRefusals, heading, lookUp, open, page, run, shoot, shown, step, unlock } from "./harness.mjs";
 
 const PHONE = { width: 390, height: 844 };
 const DESKTOP = { width: 1320, height: 1000 };
@@ -10,10 +10,10 @@ const layout = () => page.evaluate(() => [`height ${document.scrollingElement.sc
   ...[...document.querySelectorAll("main > *, .card, .card > *, #prune-facts > div, #holds > li, #jobs tr")]
     .map((one, i) => `${one.id || one.className || one.tagName} ${i} ${Math.round(one.getBoundingClientRect().top + scrollY)}`)]);
 
-/** A history of ten minutes in which one column is made up. */
-const madeUp = (name, valueAt) => alter("**/api/v1/history*", (history, url) => {
+/** A history of ten minutes in which one column is made up. It ends now, or at another time. */
+const madeUp = (name, valueAt, end = Date.now()) => alter("**/api/v1/history*", (history, url) => {
   const points = Number(url.searchParams.get("after_ms") ?? 0) > 0 ? 0 : 600;
-  const at = Array.from({ length: points }, (_, i) => Date.now() - (600 - i) * 1000);
+  const at = Array.from({ length: points }, (_, i) => end - (599 - i) * 1000);
   const columns = Object.fromEntries(Object.keys(history).map((key) => [key, at.map(() => 1)]));
   return { ...columns, at_ms: at, disk: { tx: at.map(() => 1 << 20) }, [name]: at.map((_, i) => valueAt(i)) };
 });
@@ -54,12 +54,18 @@ run(async () => {
   await step("page_links_lead_to_parents_children_and_blocks", async () => {
     await open();
     const height = digits(await page.locator("#blocks li").last().locator("a").first().innerText());
-    // A transaction with an input: its parent lists it as the spender of that output.
-    await open(`#block/${height}`);
-    await heading("Block");
-    await page.locator("#found .txids a").nth(1).click();
+    // A transaction whose first parent is stored and not so large that the page shows only its first outputs.
+    const ask = async (path) => { const answer = await fetch(`${PAGE_URL}/api/v1/${path}`); return answer.ok ? answer.json() : null; };
+    let txid;
+    for (const one of (await ask(`blocks/${height}`)).txids) {
+      const input = (await ask(`txs/${one}`))?.inputs[0];
+      const parent = input && await ask(`txs/${input.txid}`);
+      if (parent?.output_count <= 20) { txid = one; break; }
+    }
+    assert.ok(txid, "there is such a transaction");
+    await open(`#tx/${txid}`);
     await heading("Transaction");
-    const txid = page.url().split("#tx/")[1];
+    // The parent lists it as the spender of that output.
     assert.ok(await page.locator(`#found a[href^="#block/"]`).count() > 0, "its block");
     await page.locator("#found table").first().locator("a").first().click();
     await page.waitForFunction((txid) => !location.hash.includes(txid) && /^(Transaction|Not found|Pruned)/.test(document.querySelector("#found h2").textContent), txid);
@@ -248,6 +254,38 @@ run(async () => {
       await page.waitForTimeout(100);
     }
     await asItIs();
+  });
+
+  await step("page_labels_of_charts_are_not_cut_on_a_phone", async () => {
+    // What is drawn is noted as it is drawn: a canvas does not tell afterwards.
+    await page.addInitScript(() => {
+      window.drawn = [];
+      const draw = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+        const { width } = this.measureText(text);
+        const at = this.getTransform().transformPoint(new DOMPoint(x, y)).x;
+        const left = { center: width / 2, right: width, end: width }[this.textAlign] ?? 0;
+        if (text && !this.getTransform().b) window.drawn.push({ text, from: at - left, to: at - left + width, room: this.canvas.width });
+        return draw.call(this, text, x, y, ...more);
+      };
+    });
+    // The last label belongs to the very end of the line.
+    await madeUp("unspent", () => 1, Math.floor(Date.now() / 3_600_000) * 3_600_000);
+    await open();
+    await page.waitForFunction(() => window.drawn.some(({ text }) => /^\d\d:\d\d/.test(text)));
+    const cut = await page.evaluate(() => window.drawn.filter(({ from, to, room }) => from < -1 || to > room + 1).map(({ text }) => text));
+    assert.deepEqual(cut, []);
+    await asItIs();
+  });
+
+  await step("page_policy_says_what_each_number_means", async () => {
+    await unlock();
+    await page.click("#edit-policy");
+    await page.waitForSelector("#policy-inputs label");
+    const helps = await page.locator("#policy-inputs .help").allInnerTexts();
+    assert.equal(helps.length, await page.locator("#policy-inputs input").count());
+    for (const help of helps) assert.ok(help.split(" ").length > 8, help);
+    await page.click("#policy-dialog [data-close]");
   });
 
   await step("page_phone_shows_what_matters_without_scrolling", async () => {

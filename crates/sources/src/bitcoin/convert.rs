@@ -5,14 +5,19 @@
 //! block by its hash gets that block or an error. What is not looked at: proof of work, scripts, amounts, witnesses. Those
 //! are the business of the node that accepted the block.
 
+use std::{ops::Range, sync::Arc};
+
 use bitcoin::{
+    Transaction, VarInt,
+    block::Header,
     consensus::{Decodable, encode},
     hashes::Hash,
 };
 use bytes::Bytes;
 use sapwood_types::{Block, BlockHash, Height, Input, OutPoint, Output, Tx, TxId, tx::is_large};
 
-use super::{merkle, network};
+use super::{Network, merkle, network};
+use crate::{ChainPoint, SourceBlock};
 
 /// Scripts longer than this can never run (`MAX_SCRIPT_SIZE` of Bitcoin Core), so their outputs are no coins.
 pub const MAX_SCRIPT_SIZE: usize = 10_000;
@@ -83,22 +88,9 @@ pub enum ConvertError {
 /// Converts a block that takes up all the bytes. Its place in the chain is the caller's knowledge; so is, where it was
 /// asked for by hash, which hash it must have.
 pub fn block(bytes: &[u8], height: Height, expected: Option<&BlockHash>) -> Result<Block, ConvertError> {
-    block_with_raw(bytes, height, expected, None)
-}
-
-/// [`block`], where transactions whose body belongs outside the record bring their bytes along: those of more than so many bytes,
-/// see [`Tx::body_outside`]. Nothing for none.
-pub fn block_with_raw(
-    bytes: &[u8],
-    height: Height,
-    expected: Option<&BlockHash>,
-    raw_above: Option<u32>,
-) -> Result<Block, ConvertError> {
-    let (block, used) = block_prefix_with_raw(bytes, height, expected, raw_above)?;
-    match bytes.len() - used {
-        0 => Ok(block),
-        extra => Err(ConvertError::TrailingBytes { used, extra }),
-    }
+    let (block, used) = block_prefix(bytes, height, expected)?;
+    all_used(bytes, used)?;
+    Ok(block)
 }
 
 /// Converts a block that may be followed by something else, and says how long it is. A record of a block file may be longer
@@ -108,66 +100,138 @@ pub fn block_prefix(
     height: Height,
     expected: Option<&BlockHash>,
 ) -> Result<(Block, usize), ConvertError> {
-    block_prefix_with_raw(bytes, height, expected, None)
+    let decoded = Decoded::read(bytes)?;
+    let used = decoded.used;
+    Ok((decoded.convert(height, expected, |_, _, _| Bytes::new())?, used))
 }
 
-/// [`block_prefix`] with the bytes of large transactions: see [`block_with_raw`].
-pub fn block_prefix_with_raw(
-    bytes: &[u8],
-    height: Height,
-    expected: Option<&BlockHash>,
-    raw_above: Option<u32>,
-) -> Result<(Block, usize), ConvertError> {
-    let mut rest = bytes;
-    let decoded = bitcoin::Block::consensus_decode_from_finite_reader(&mut rest)
-        .map_err(|cause| ConvertError::Malformed { length: bytes.len(), cause: describe(&cause) })?;
-    let block = convert(decoded, height, expected, raw_above)?;
-    Ok((block, bytes.len() - rest.len()))
+/// What a source knows of a block that it delivers.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// The chain it is of.
+    pub network: Network,
+    /// Its height.
+    pub height: Height,
+    /// The hash it must have. `None` if any will do.
+    pub expected: Option<BlockHash>,
+    /// Transactions whose body belongs outside the record bring their bytes along: those of more than so many bytes, see
+    /// [`Tx::body_outside`](sapwood_types::Tx::body_outside). `None` for none.
+    pub raw_above: Option<u32>,
 }
 
-fn convert(
-    decoded: bitcoin::Block,
-    height: Height,
-    expected: Option<&BlockHash>,
-    raw_above: Option<u32>,
-) -> Result<Block, ConvertError> {
-    let header = decoded.header;
-    let hash = network::block_hash(header.block_hash());
-    if let Some(expected) = expected.filter(|expected| **expected != hash) {
-        return Err(ConvertError::OtherBlock { expected: *expected, found: hash });
+impl Delivery {
+    /// Converts a block that takes up all the bytes.
+    pub fn whole(&self, bytes: Bytes) -> Result<SourceBlock, ConvertError> {
+        let block = self.prefix(bytes.clone())?;
+        all_used(&bytes, block.raw.len())?;
+        Ok(block)
     }
 
-    let ids: Vec<[u8; 32]> = decoded.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
-    let root = merkle::root(ids.clone());
-    if root.hash != header.merkle_root.to_byte_array() {
-        let committed = network::from_wire(header.merkle_root.to_byte_array());
-        return Err(ConvertError::MerkleRoot { hash, committed, computed: network::from_wire(root.hash) });
+    /// Converts a block that may be followed by something else, which is cut off.
+    pub fn prefix(&self, bytes: Bytes) -> Result<SourceBlock, ConvertError> {
+        let decoded = Decoded::read(&bytes)?;
+        let raw = bytes.slice(..decoded.used);
+        let large = |size, outputs, place: Range<usize>| {
+            let large = self.raw_above.is_some_and(|above| is_large(size, outputs, above));
+            if large { raw.slice(place) } else { Bytes::new() }
+        };
+        let block = decoded.convert(self.height, self.expected.as_ref(), large)?;
+        Ok(SourceBlock {
+            point: ChainPoint::new(block.height, block.hash),
+            parent: block.parent,
+            time: block.time,
+            rules: self.network.rules(block.height, &block.hash),
+            utxo: Some(Arc::new(block)),
+            raw,
+        })
     }
-    if root.ambiguous {
-        return Err(ConvertError::RepeatedTransactions { hash });
-    }
-    if !decoded.txdata.first().is_some_and(bitcoin::Transaction::is_coinbase) {
-        return Err(ConvertError::NoCoinbase { hash });
-    }
-    // It would mint without limit: a coinbase has no inputs that anybody checks.
-    if let Some(after) = decoded.txdata.iter().skip(1).position(bitcoin::Transaction::is_coinbase) {
-        return Err(ConvertError::SecondCoinbase { hash, position: after + 1 });
-    }
-
-    let txs = decoded.txdata.into_iter().zip(ids);
-    let txs = txs.map(|(tx, id)| transaction(tx, id, height, raw_above)).collect();
-    let parent = network::block_hash(header.prev_blockhash);
-    Ok(Block { height, hash, parent, time: header.time.into(), txs })
 }
 
-fn transaction(tx: bitcoin::Transaction, id: [u8; 32], height: Height, raw_above: Option<u32>) -> Tx {
+fn all_used(bytes: &[u8], used: usize) -> Result<(), ConvertError> {
+    match bytes.len() - used {
+        0 => Ok(()),
+        extra => Err(ConvertError::TrailingBytes { used, extra }),
+    }
+}
+
+/// A block, and where each of its transactions lies in its bytes.
+struct Decoded {
+    header: Header,
+    txs: Vec<(Transaction, Range<usize>)>,
+    /// How many bytes it has.
+    used: usize,
+}
+
+impl Decoded {
+    fn read(bytes: &[u8]) -> Result<Self, ConvertError> {
+        Self::decode(bytes)
+            .map_err(|cause| ConvertError::Malformed { length: bytes.len(), cause: describe(&cause) })
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, encode::Error> {
+        let mut rest = bytes;
+        let header = Header::consensus_decode_from_finite_reader(&mut rest)?;
+        let VarInt(count) = VarInt::consensus_decode_from_finite_reader(&mut rest)?;
+        // A transaction has ten bytes at least, so what is there bounds how many there can be.
+        let mut txs = Vec::with_capacity(count.min(rest.len() as u64 / 10) as usize);
+        for _ in 0..count {
+            let start = bytes.len() - rest.len();
+            let tx = Transaction::consensus_decode_from_finite_reader(&mut rest)?;
+            txs.push((tx, start..bytes.len() - rest.len()));
+        }
+        Ok(Self { header, txs, used: bytes.len() - rest.len() })
+    }
+
+    /// Checks the block, and makes what is kept of it. `raw` is asked for the bytes of a transaction with its size, its number of
+    /// outputs and its place.
+    fn convert(
+        self,
+        height: Height,
+        expected: Option<&BlockHash>,
+        raw: impl Fn(u32, usize, Range<usize>) -> Bytes,
+    ) -> Result<Block, ConvertError> {
+        let Decoded { header, txs, .. } = self;
+        let hash = network::block_hash(header.block_hash());
+        if let Some(expected) = expected.filter(|expected| **expected != hash) {
+            return Err(ConvertError::OtherBlock { expected: *expected, found: hash });
+        }
+
+        let ids: Vec<[u8; 32]> = txs.iter().map(|(tx, _)| tx.compute_txid().to_byte_array()).collect();
+        let root = merkle::root(ids.clone());
+        if root.hash != header.merkle_root.to_byte_array() {
+            let committed = network::from_wire(header.merkle_root.to_byte_array());
+            return Err(ConvertError::MerkleRoot {
+                hash,
+                committed,
+                computed: network::from_wire(root.hash),
+            });
+        }
+        if root.ambiguous {
+            return Err(ConvertError::RepeatedTransactions { hash });
+        }
+        if !txs.first().is_some_and(|(tx, _)| tx.is_coinbase()) {
+            return Err(ConvertError::NoCoinbase { hash });
+        }
+        // It would mint without limit: a coinbase has no inputs that anybody checks.
+        if let Some(after) = txs.iter().skip(1).position(|(tx, _)| tx.is_coinbase()) {
+            return Err(ConvertError::SecondCoinbase { hash, position: after + 1 });
+        }
+
+        let convert = |((tx, place), id): ((Transaction, Range<usize>), [u8; 32])| {
+            // A block is far smaller than 4 GiB, and so is what is in it.
+            let size = u32::try_from(place.len()).unwrap_or(u32::MAX);
+            let raw = raw(size, tx.output.len(), place);
+            transaction(tx, id, height, size, raw)
+        };
+        let txs = txs.into_iter().zip(ids).map(convert).collect();
+        let parent = network::block_hash(header.prev_blockhash);
+        Ok(Block { height, hash, parent, time: header.time.into(), txs })
+    }
+}
+
+fn transaction(tx: Transaction, id: [u8; 32], height: Height, size: u32, raw: Bytes) -> Tx {
     let coinbase = tx.is_coinbase();
-    // A block is far smaller than 4 GiB, and so is what is in it.
-    let size = u32::try_from(tx.total_size()).unwrap_or(u32::MAX);
     let inputs = if coinbase { Vec::new() } else { tx.input.iter().map(input).collect() };
-    // A transaction has one encoding, so these are the bytes it was read from.
-    let large = raw_above.is_some_and(|above| is_large(size, tx.output.len(), above));
-    let raw = if large { Bytes::from(encode::serialize(&tx)) } else { Bytes::new() };
     let outputs = tx.output.into_iter().map(|made| output(made, height)).collect();
     Tx {
         txid: txid(id),

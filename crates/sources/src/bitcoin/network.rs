@@ -7,7 +7,7 @@ use bitcoin::{
     hex::{DisplayHex, FromHex},
     p2p::Magic,
 };
-use sapwood_types::{BlockHash, Height};
+use sapwood_types::{BlockHash, BlockRules, Height};
 
 /// A network of Bitcoin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,6 +114,17 @@ impl Network {
     pub fn allows_overwrite(self, height: Height, hash: &BlockHash) -> bool {
         self == Network::Mainnet
             && OVERWRITING.iter().any(|(at, name)| *at == height && name.parse().as_ref() == Ok(hash))
+    }
+
+    /// The rules of this block.
+    pub fn rules(self, height: Height, hash: &BlockHash) -> BlockRules {
+        BlockRules {
+            subsidy: Some(self.subsidy(height)),
+            allow_overwrite: self.allows_overwrite(height, hash),
+            allow_no_outputs: false,
+            // The same for all blocks: the policy has it.
+            coinbase_maturity: None,
+        }
     }
 
     /// What a block at this height mints.

@@ -44,5 +44,5 @@ mod source;
 
 pub use chain::{Outcome, Seen, Step, SyntheticChain};
 pub use maker::subsidy;
-pub use options::{OptionsError, SyntheticOptions};
+pub use options::{MOST_TXS, OptionsError, SyntheticOptions};
 pub use source::SyntheticSource;

@@ -134,8 +134,8 @@ pub enum OptionsError {
     },
 }
 
-/// More than any chain has; beyond it a typing error is more likely.
-const MOST_TXS: u64 = 1_000_000;
+/// The most transactions of a block. More than any chain has; beyond it a typing error is more likely.
+pub const MOST_TXS: u32 = 1_000_000;
 
 impl SyntheticOptions {
     /// The blocks that benchmarks apply: 4,000 transactions of 2 inputs and 2.2 outputs on average, 70 % of the inputs from the
@@ -182,7 +182,7 @@ impl SyntheticOptions {
         }
         at_most_all("consolidations, batches, big", self.consolidations + self.batches + self.big)?;
         at_most_all("late, never, double_spends", self.late + self.never + self.double_spends)?;
-        in_range("txs_per_block", self.txs_per_block.into(), 1, MOST_TXS)?;
+        in_range("txs_per_block", self.txs_per_block.into(), 1, MOST_TXS.into())?;
         in_range("most_outputs", self.most_outputs, self.first_outputs, u64::MAX)?;
         let fewest_addresses = u64::from(self.repeated_addresses > 0.0);
         in_range("addresses", self.addresses.into(), fewest_addresses, u32::MAX.into())?;

@@ -3,15 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
-use sapwood_types::{Block, BlockHash, Height};
+use sapwood_types::{BlockHash, BlockRules, Height};
 use tokio::sync::watch;
 
 use super::{
     chain::{Step, SyntheticChain},
     options::{OptionsError, SyntheticOptions, in_range},
 };
-use crate::{BlockSource, ChainPoint, SourceError, SourceHeader};
+use crate::{BlockSource, ChainPoint, SourceBlock, SourceError, SourceHeader};
 
 /// A synthetic chain as a source of blocks. It stands still until somebody calls [`advance`](SyntheticSource::advance). All
 /// clones are the same chain.
@@ -68,8 +69,17 @@ impl BlockSource for SyntheticSource {
         Ok(self.look(|chain| chain.header(hash)))
     }
 
-    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
-        self.look(|chain| chain.block(hash))
+    async fn block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError> {
+        let block = self.look(|chain| chain.block(hash))?;
+        Ok(block.map(|block| SourceBlock {
+            point: ChainPoint::new(block.height, block.hash),
+            parent: block.parent,
+            time: block.time,
+            raw: Bytes::new(),
+            // The first outputs come out of nothing, so amounts cannot be checked by what a block may mint.
+            rules: BlockRules::default(),
+            utxo: Some(block),
+        }))
     }
 
     async fn wait_for_change(
@@ -86,14 +96,5 @@ impl BlockSource for SyntheticSource {
 
     async fn reject(&self, hash: &BlockHash) -> Result<bool, SourceError> {
         Ok(self.change(|chain| chain.reject(hash)))
-    }
-
-    fn subsidy(&self, _: Height) -> Option<u64> {
-        // The first outputs come out of nothing, so amounts cannot be checked by what a block may mint.
-        None
-    }
-
-    fn allows_overwrite(&self, _: Height, _: &BlockHash) -> bool {
-        false
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks and rollbacks.
 
-use sapwood_store::{ApplyOptions, RollbackMode};
-use sapwood_types::{Height, Input, OutPoint, Tx, TxId};
+use sapwood_ledger::{ApplyOptions, RollbackMode};
+use sapwood_types::{BlockRules, Height, Input, OutPoint, Tx, TxId};
 
 use super::{Generator, txs::Wish};
 use crate::{
@@ -19,8 +19,13 @@ impl Generator {
         };
         let block_id = self.rng.chance(8).then(|| self.block_id(model));
         let options = ApplyOptions {
-            allow_overwrite: self.rng.chance(15),
-            subsidy: self.subsidy(),
+            rules: BlockRules {
+                allow_overwrite: self.rng.chance(15),
+                subsidy: self.subsidy(),
+                // As below.
+                allow_no_outputs: self.salt.is_multiple_of(3),
+                coinbase_maturity: self.salt.is_multiple_of(7).then_some(2),
+            },
             block_id,
             // Now and then, and about half of the transactions are larger. Not by chance, so that old seeds mean what they did.
             bodies_above: self.salt.is_multiple_of(10).then_some(250),

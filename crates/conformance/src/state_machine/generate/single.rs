@@ -1,10 +1,10 @@
 //! Everything that is not a block.
 
 use bytes::Bytes;
-use sapwood_rules::{Policy, spendability::SpendOverrides};
-use sapwood_store::{
+use sapwood_ledger::{
     CreateRequest, Cursor, DeleteDue, MineRequest, Reassign, SpendInput, SpendRequest, Unspend,
 };
+use sapwood_rules::{Policy, spendability::SpendOverrides};
 use sapwood_types::{External, Height, MinedIn, OutPoint, Slot, Spender, TxId, TxRecord, UtxoHash};
 
 use super::{

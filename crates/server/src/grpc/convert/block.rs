@@ -1,9 +1,9 @@
 //! Blocks as they come in, and what happens to the chain as it goes out.
 
 use sapwood_chain::{ChainState, Event, Latest, TimingSummary, events};
+use sapwood_ledger::{Applied, ApplyOptions, RolledBack};
 use sapwood_sources::ChainPoint;
-use sapwood_store::{Applied, ApplyOptions, RolledBack};
-use sapwood_types::Block;
+use sapwood_types::{Block, BlockRules};
 
 use super::{bytes, known, txids};
 use crate::grpc::{
@@ -21,13 +21,14 @@ impl proto::Block {
             time,
             txs: each(self.transactions, "transactions", proto::Transaction::read)?,
         };
-        Ok((block, ApplyOptions { allow_overwrite, subsidy, block_id, bodies_above: None }))
+        let rules = BlockRules { allow_overwrite, subsidy, ..BlockRules::default() };
+        Ok((block, ApplyOptions { rules, block_id, bodies_above: None }))
     }
 }
 
 impl From<(&Block, ApplyOptions)> for proto::Block {
     fn from((block, options): (&Block, ApplyOptions)) -> Self {
-        let ApplyOptions { allow_overwrite, subsidy, block_id, .. } = options;
+        let ApplyOptions { rules: BlockRules { allow_overwrite, subsidy, .. }, block_id, .. } = options;
         Self {
             height: Some(block.height.0),
             hash: bytes(block.hash.0),
@@ -184,11 +185,15 @@ mod tests {
         let block = Block { height: Height(0), hash, parent, time: 7, txs: vec![] };
         for options in [
             ApplyOptions::default(),
-            ApplyOptions { allow_overwrite: true, subsidy: Some(0), block_id: Some(0), bodies_above: None },
+            ApplyOptions {
+                rules: BlockRules { allow_overwrite: true, subsidy: Some(0), ..BlockRules::default() },
+                block_id: Some(0),
+                bodies_above: None,
+            },
         ] {
             let (read, read_options) = proto::Block::from((&block, options)).read().unwrap();
             assert_eq!(read, block);
-            let parts = |options: ApplyOptions| (options.allow_overwrite, options.subsidy, options.block_id);
+            let parts = |options: ApplyOptions| (options.rules, options.block_id);
             assert_eq!(parts(read_options), parts(options), "0 is not unknown");
         }
         let no_height =

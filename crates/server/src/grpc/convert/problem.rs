@@ -1,12 +1,13 @@
 //! What went wrong, as it goes out.
 
 use prost::Message;
-use sapwood_chain::{BlockProblem, ChainError};
-use sapwood_rules::{PolicyField, SpendRefusal};
-use sapwood_store::{
-    ApplyError, ConflictError, CreateError, DeleteError, FreezeError, InputRefusal, MineError, PreserveError,
-    ReassignError, RollbackError, SpendError, StoreError, UnspendError, error::TxProblem,
+use sapwood_chain::ChainError;
+use sapwood_ledger::{
+    ApplyError, ConflictError, CreateError, DeleteError, EngineError, FreezeError, InputRefusal, MineError,
+    PreserveError, ReassignError, RollbackError, SpendError, StoreError, Unreadable, UnspendError,
+    error::TxProblem,
 };
+use sapwood_rules::{PolicyField, SpendRefusal};
 use sapwood_types::{Height, OutPoint, Spender, TxId};
 use tonic::{Code, Status};
 
@@ -86,6 +87,20 @@ impl From<&InputRefusal> for InputProblem {
             spender: spender.map(Into::into),
             height: height.map(|height| height.0),
         }
+    }
+}
+
+/// A record that cannot be read.
+impl AsProblem for StoreError {
+    fn fill(&self, problem: Problem) -> Problem {
+        store(problem)
+    }
+}
+
+/// A record that is missing from a list.
+impl From<Unreadable> for Problem {
+    fn from(record: Unreadable) -> Self {
+        store(Problem { message: record.error, ..Problem::default() }).tx(&record.txid)
     }
 }
 
@@ -231,7 +246,9 @@ impl AsProblem for ApplyError {
                 let problem = problem.code_is(ProblemCode::BadBlock).tx(txid);
                 match &**cause {
                     TxProblem::Input(input) => Problem { inputs: vec![input.into()], ..problem },
-                    TxProblem::ParentUnmined { outpoint, .. } => problem.out(outpoint),
+                    TxProblem::ParentUnmined { outpoint, .. } | TxProblem::OutOfOrder { outpoint, .. } => {
+                        problem.out(outpoint)
+                    }
                     _ => problem,
                 }
             }
@@ -256,19 +273,6 @@ impl AsProblem for RollbackError {
     }
 }
 
-impl AsProblem for BlockProblem {
-    fn fill(&self, problem: Problem) -> Problem {
-        let problem = problem.code_is(ProblemCode::BadBlock);
-        match self {
-            BlockProblem::Empty => problem,
-            BlockProblem::Twice { txid } => problem.tx(txid),
-            BlockProblem::DoubleSpend { outpoint, second, .. } => problem.tx(second).out(outpoint),
-            BlockProblem::OutOfOrder { txid, outpoint }
-            | BlockProblem::NoSuchOutput { txid, outpoint, .. } => problem.tx(txid).out(outpoint),
-        }
-    }
-}
-
 /// What is wrong with a block or a rollback, or the status that ends the call because it is not about that at all.
 pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> {
     let problem = match error {
@@ -278,7 +282,6 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
         ChainError::Closed | ChainError::Body { .. } => {
             return Err(Box::new(Status::unavailable(error.to_string())));
         }
-        ChainError::Plan(error) => error.problem.as_problem(),
         ChainError::Apply(error) => error.as_problem(),
         ChainError::Rollback(error) => error.as_problem(),
         ChainError::Earlier { .. } => Problem::default().code_is(ProblemCode::EarlierBlock),
@@ -286,9 +289,26 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
         ChainError::Source(_)
         | ChainError::ForkBelowFloor { .. }
         | ChainError::BlockMissing { .. }
+        | ChainError::NoUtxos { .. }
         | ChainError::BadBlock { .. } => return Err(Box::new(Status::internal(error.to_string()))),
     };
     Ok(Problem { message: error.to_string(), ..problem })
+}
+
+/// The code of a failed engine.
+fn engine_code(error: &EngineError) -> Code {
+    match error {
+        EngineError::Failed { .. } | EngineError::WrongNumber { .. } => Code::Internal,
+        EngineError::Unavailable { .. } | EngineError::OutcomeUnknown { .. } => Code::Unavailable,
+        EngineError::Full { .. } => Code::ResourceExhausted,
+        EngineError::Fenced { .. } => Code::Aborted,
+        EngineError::Unsupported { .. } => Code::Unimplemented,
+        EngineError::Locked { .. }
+        | EngineError::Absent { .. }
+        | EngineError::ReadOnly { .. }
+        | EngineError::NotLeader { .. }
+        | EngineError::OptionOutOfRange { .. } => Code::FailedPrecondition,
+    }
 }
 
 /// The status of a failed store.
@@ -297,14 +317,11 @@ pub(crate) fn store_status(error: &StoreError) -> Status {
         StoreError::Poisoned { .. } | StoreError::NoRoom { .. } => Code::Unavailable,
         StoreError::Stopped { .. } => Code::Cancelled,
         StoreError::Corrupt { .. } => Code::DataLoss,
-        StoreError::Engine { .. } | StoreError::Task { .. } => Code::Internal,
-        StoreError::Locked { .. }
-        | StoreError::NewerSchema { .. }
-        | StoreError::OtherIdentity { .. }
-        | StoreError::NoStore { .. }
-        | StoreError::ReadOnly { .. }
-        | StoreError::OptionOutOfRange { .. }
-        | StoreError::BadOption { .. } => Code::FailedPrecondition,
+        StoreError::Engine(error) => engine_code(error),
+        StoreError::Task { .. } => Code::Internal,
+        StoreError::NewerSchema { .. } | StoreError::OtherIdentity { .. } | StoreError::BadOption { .. } => {
+            Code::FailedPrecondition
+        }
     };
     if code != Code::FailedPrecondition {
         tracing::error!(%error, "the store failed a call");

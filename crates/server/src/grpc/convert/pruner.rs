@@ -6,7 +6,10 @@ use sapwood_pruner as pruner;
 use sapwood_rules::{Policy, PolicyChange};
 
 use super::{bytes, known};
-use crate::grpc::proto;
+use crate::{
+    grpc::proto,
+    views::{PolicyOriginView, PolicyView},
+};
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
@@ -53,6 +56,7 @@ impl From<&pruner::StopReason> for proto::Stopped {
             }
             pruner::StopReason::NoBlocks => Wire::NoBlocks,
             pruner::StopReason::Disabled => Wire::Disabled,
+            pruner::StopReason::DeletingOff => Wire::DeletingOff,
             pruner::StopReason::Cancelled => Wire::Cancelled,
             pruner::StopReason::Stopping => Wire::Stopping,
             pruner::StopReason::RecordLimit => Wire::RecordLimit,
@@ -126,12 +130,16 @@ impl From<pruner::HoldView> for proto::Hold {
             reason: hold.reason,
             expired: hold.expired,
             decides: hold.decides,
+            silent_seconds: hold.silent_seconds,
+            unchanged_seconds: hold.unchanged_seconds,
+            retained_records: hold.retained_records,
         }
     }
 }
 
 impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
     fn from(status: pruner::PrunerStatus) -> Self {
+        let oldest = status.height.zip(status.oldest_due_at).map(|(height, due)| height.above(due));
         let totals = status.totals;
         Self {
             enabled: status.enabled,
@@ -142,13 +150,18 @@ impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
             decided_by: status.decided_by,
             holds: status.holds.into_iter().map(Into::into).collect(),
             cursor: status.cursor,
-            backlog_records: status.backlog.records,
-            backlog_estimated: status.backlog.estimated,
+            backlog_records: status.backlog_records,
             lag_blocks: status.lag_blocks,
             catch_up_seconds: status.catch_up.map(seconds),
             retention: status.retention,
             running: status.running.map(Into::into),
             last_job: status.last_job.map(Into::into),
+            blocked: by_reason(status.blocked),
+            unreadable: status
+                .unreadable
+                .into_iter()
+                .map(|record| proto::UnreadableRecord { txid: bytes(record.txid.0), error: record.error })
+                .collect(),
             totals: Some(proto::PrunerTotals {
                 jobs: totals.jobs,
                 deleted: totals.deleted,
@@ -157,6 +170,7 @@ impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
                 retained: by_reason(totals.kept),
                 records_per_second: totals.records_per_second,
             }),
+            oldest_prunable_blocks: oldest,
         }
     }
 }
@@ -216,6 +230,22 @@ impl From<Policy> for proto::Policy {
     }
 }
 
+impl From<&pruner::PolicyState> for proto::GetPolicyResponse {
+    fn from(state: &pruner::PolicyState) -> Self {
+        let origin = |origin: PolicyOriginView| proto::PolicyOrigin {
+            from: origin.from,
+            configured: origin.configured,
+            at: origin.at,
+            by: origin.by,
+        };
+        let origins = PolicyView::from(state).origins.into_iter();
+        Self {
+            policy: Some(state.policy().into()),
+            origins: origins.map(|(name, view)| (name, origin(view))).collect(),
+        }
+    }
+}
+
 impl proto::SetPolicyRequest {
     /// What the request changes.
     pub(crate) fn change(&self) -> PolicyChange {
@@ -257,6 +287,37 @@ mod tests {
         assert_eq!(request.change().apply(&Policy::default()), before);
         let zero = proto::SetPolicyRequest { retention: Some(0), ..Default::default() };
         assert_eq!(zero.change().apply(&before), Policy { retention: 0, ..before }, "0 is a value");
+    }
+
+    #[test]
+    fn m10_what_blocks_deletion_and_what_cannot_be_read_goes_out() {
+        let txid = sapwood_types::TxId([7; 32]);
+        let status = pruner::PrunerStatus {
+            enabled: true,
+            state: "idle".into(),
+            chain: sapwood_chain::ChainState::Running,
+            height: None,
+            safe_height: None,
+            decided_by: None,
+            holds: Vec::new(),
+            cursor: None,
+            backlog_records: 0,
+            lag_blocks: 0,
+            catch_up: None,
+            oldest_due_at: None,
+            blocked: [("unreadable".to_owned(), 3)].into(),
+            unreadable: vec![pruner::UnreadableRecord { txid, error: "it is cut".into() }],
+            retention: 288,
+            running: None,
+            last_job: None,
+            totals: pruner::Totals::default(),
+        };
+        let sent = proto::GetPrunerStatusResponse::from(status);
+        assert_eq!(sent.blocked, [("unreadable".to_owned(), 3)].into());
+        assert_eq!(
+            (sent.unreadable[0].txid.as_ref(), sent.unreadable[0].error.as_str()),
+            (&[7; 32][..], "it is cut")
+        );
     }
 
     #[test]

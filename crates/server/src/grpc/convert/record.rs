@@ -1,7 +1,7 @@
 //! What is stored, as it goes out.
 
+use sapwood_ledger::{UnminedTx, Utxo, UtxoSet};
 use sapwood_rules::SpendStatus;
-use sapwood_store::{UnminedTx, Utxo, UtxoSet};
 use sapwood_types::{BlockMark, External, MinedIn, Reassignment, Slot, TxRecord};
 
 use super::{bytes, known, txids};

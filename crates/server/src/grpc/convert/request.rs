@@ -1,7 +1,7 @@
 //! What clients ask of the store.
 
+use sapwood_ledger::{CreateRequest, Reassign, SpendInput, SpendRequest, Unspend};
 use sapwood_rules::spendability::SpendOverrides;
-use sapwood_store::{CreateRequest, Reassign, SpendInput, SpendRequest, Unspend};
 
 use super::tx::outpoint;
 use crate::grpc::{

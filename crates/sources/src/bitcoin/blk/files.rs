@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::SourceError;
+use crate::{SourceError, bitcoin::BitcoinError};
 
 /// The coarsest clock of a file system in use (FAT). A file changed more recently than that may change again without a new time.
 const COARSEST_CLOCK: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ pub(crate) fn find(places: &[PathBuf]) -> Result<Vec<BlockFile>, SourceError> {
             paths = numbered(&place.join("blocks"))?;
         }
         if paths.is_empty() {
-            return Err(SourceError::NoBlockFiles { path: place.clone() });
+            return Err(BitcoinError::NoBlockFiles { path: place.clone() }.into());
         }
         for path in paths {
             files.push(BlockFile::new(path)?);
@@ -110,7 +110,7 @@ fn key_beside(file: &Path) -> Result<Key, SourceError> {
     let path = file.with_file_name(KEY_FILE);
     match fs::read(&path) {
         Ok(bytes) => Key::try_from(bytes.as_slice())
-            .map_err(|_| SourceError::XorKey { path, length: bytes.len() as u64 }),
+            .map_err(|_| BitcoinError::XorKey { path, length: bytes.len() as u64 }.into()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Key::default()),
         Err(error) => Err(SourceError::file(path)(error)),
     }

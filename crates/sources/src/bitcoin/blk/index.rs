@@ -106,6 +106,10 @@ impl HeaderIndex {
     pub(crate) fn insert(&mut self, header: &Header, location: Location) {
         let hash = block_hash(header.block_hash());
         let parent = block_hash(header.prev_blockhash);
+        // A file that was damaged is read again.
+        if self.locations(&hash).contains(&location) {
+            return;
+        }
         if let Some(known) = self.by_hash.get(&hash).and_then(|id| self.entries.get_mut(*id)) {
             match known.location {
                 Some(_) => {
@@ -293,7 +297,7 @@ impl HeaderIndex {
 
     /// The longest chain of blocks without a known parent that has a block younger than the tip. Older ones are branches that
     /// lost long ago.
-    fn gap(&self) -> Option<Gap> {
+    pub(crate) fn gap(&self) -> Option<Gap> {
         if self.order.len() == self.entries.len() {
             return None;
         }

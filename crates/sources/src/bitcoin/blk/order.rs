@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     SourceError,
-    bitcoin::{Network, convert, network::block_hash},
+    bitcoin::{BitcoinError, Network, convert, error::bad_block, network::block_hash},
     error::Place,
 };
 
@@ -45,7 +45,10 @@ impl RawBlock {
 
     /// Decodes and checks it. Only the caller can know its height.
     pub fn convert(&self, height: Height) -> Result<Block, SourceError> {
-        converted(&self.bytes, height, None, None, &self.path, self.offset)
+        convert::block_prefix(&self.bytes, height, None).map(|(block, _)| block).map_err(|cause| {
+            let place = Place::File { path: self.path.clone(), offset: self.offset };
+            bad_block(place, None, cause)
+        })
     }
 }
 
@@ -94,7 +97,7 @@ pub(super) fn scan(file: &BlockFile, network: Network) -> Result<Scanner<File>, 
     let magic = scanner.first_bytes().map_err(SourceError::file(&file.path))?;
     match Network::of_magic(magic) {
         Some(found) if found != network => {
-            Err(SourceError::WrongNetwork { path: file.path.clone(), wanted: network, magic })
+            Err(BitcoinError::WrongNetwork { path: file.path.clone(), wanted: network, magic }.into())
         }
         _ => Ok(scanner),
     }
@@ -115,20 +118,4 @@ pub(super) fn read(
         .map_err(SourceError::file(path))?;
     unmask(&mut bytes, key, offset);
     Ok(bytes)
-}
-
-/// Converts a record. What follows the block in it is passed over, as Bitcoin Core does.
-pub(super) fn converted(
-    bytes: &[u8],
-    height: Height,
-    hash: Option<&BlockHash>,
-    raw_above: Option<u32>,
-    path: &Path,
-    offset: u64,
-) -> Result<Block, SourceError> {
-    let block = convert::block_prefix_with_raw(bytes, height, hash, raw_above);
-    block.map(|(block, _)| block).map_err(|cause| {
-        let place = Place::File { path: path.to_owned(), offset };
-        SourceError::BadBlock { place, hash: hash.copied(), cause: Box::new(cause) }
-    })
 }

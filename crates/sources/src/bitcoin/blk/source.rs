@@ -5,7 +5,7 @@ use std::{io, ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bitcoin::{block::Header, hex::DisplayHex};
 use parking_lot::{Mutex, RwLock};
-use sapwood_types::{Block, BlockHash, Height};
+use sapwood_types::{BlockHash, Height};
 
 use super::{
     files::{self, BlockFile},
@@ -14,8 +14,12 @@ use super::{
     report::{BlkOptions, BlkReport, FileNote, ScanProgress},
 };
 use crate::{
-    BlockSource, ChainPoint, SourceError, SourceHeader, SourceView,
-    bitcoin::{Network, convert},
+    BlockSource, ChainPoint, SourceBlock, SourceError, SourceHeader, SourceView,
+    bitcoin::{
+        BitcoinError, Network,
+        convert::{self, Delivery},
+        error::bad_block,
+    },
     error::Place,
 };
 
@@ -73,7 +77,9 @@ impl BlkSource {
         let _alone = shared.reading.lock();
         self.add_new_files()?;
         let mut todo = Vec::new();
-        for (number, file) in shared.state.read().files.iter().enumerate() {
+        let state = shared.state.read();
+        let gap = state.index.gap().is_some();
+        for (number, file) in state.files.iter().enumerate() {
             let looks = match file.looks() {
                 // A pruning node deletes its oldest files. Whoever wants a block of it is told then.
                 Err(SourceError::File { kind: io::ErrorKind::NotFound, .. }) if !file.is_dangling() => {
@@ -82,9 +88,15 @@ impl BlkSource {
                 looks => looks?,
             };
             if file.seen != Some(looks) {
-                todo.push((number, BlockFile { seen: looks.if_telling(), ..file.clone() }, looks.length));
+                let mut file = BlockFile { seen: looks.if_telling(), ..file.clone() };
+                // What was damaged may have been repaired in place.
+                if gap && file.skipped > 0 {
+                    (file.read_to, file.skipped) = (0, 0);
+                }
+                todo.push((number, file, looks.length));
             }
         }
+        drop(state);
         let unread = |file: &BlockFile, length: u64| length.saturating_sub(file.read_to);
         let bytes_total = todo.iter().map(|(_, file, length)| unread(file, *length)).sum();
         let mut now = ScanProgress { files_total: todo.len(), bytes_total, ..ScanProgress::default() };
@@ -120,20 +132,22 @@ impl BlkSource {
     }
 
     /// Reads and checks a block, from another copy if the first is bad. Blocks the thread.
-    pub fn read_block(&self, hash: &BlockHash) -> Result<Option<Block>, SourceError> {
+    pub fn read_block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError> {
         let (height, copies) = {
             let state = self.0.state.read();
             let Some(header) = state.index.header(hash) else { return Ok(None) };
             let file = |copy: Location| Some((copy, state.files.get(copy.file as usize)?.clone()));
             (header.height, state.index.locations(hash).into_iter().filter_map(file).collect::<Vec<_>>())
         };
-        let raw_above = self.0.options.raw_above;
+        let BlkOptions { network, raw_above, .. } = self.0.options;
+        let delivery = Delivery { network, height, expected: Some(*hash), raw_above };
         let mut problem = None;
         for (at, file) in copies {
             let read = (file.open())
                 .and_then(|mut input| order::read(&mut input, &file.path, file.key, at.offset, at.length))
                 .and_then(|bytes| {
-                    order::converted(&bytes, height, Some(hash), raw_above, &file.path, at.offset)
+                    let place = Place::File { path: file.path.clone(), offset: at.offset };
+                    delivery.prefix(bytes.into()).map_err(|cause| bad_block(place, Some(*hash), cause))
                 });
             match read {
                 Ok(block) => return Ok(Some(block)),
@@ -141,17 +155,17 @@ impl BlkSource {
             }
         }
         // A file need not have the first block: every program knows it.
-        if *hash == self.0.options.network.genesis() {
-            let bytes = self.0.options.network.genesis_block();
-            let block = convert::block(&bytes, height, Some(hash));
-            let bad = |cause| SourceError::BadBlock {
-                place: Place::BuiltIn,
-                hash: Some(*hash),
-                cause: Box::new(cause),
-            };
-            return block.map(Some).map_err(bad);
+        if *hash == network.genesis() {
+            let block = delivery.whole(network.genesis_block().into());
+            return block.map(Some).map_err(|cause| bad_block(Place::BuiltIn, Some(*hash), cause));
         }
         problem.map_or(Ok(None), Err)
+    }
+
+    async fn look_again(&self) -> Result<(), SourceError> {
+        let source = self.clone();
+        let refresh = tokio::task::spawn_blocking(move || source.refresh(|_| ControlFlow::Continue(())));
+        refresh.await.map_err(SourceError::task)?
     }
 
     fn add_new_files(&self) -> Result<(), SourceError> {
@@ -183,7 +197,7 @@ impl BlkSource {
             None => [0; 4],
         };
         let first = first.to_lower_hex_string();
-        Err(SourceError::NoBlocks { network, path: odd.path.clone(), first })
+        Err(BitcoinError::NoBlocks { network, path: odd.path.clone(), first }.into())
     }
 }
 
@@ -277,7 +291,9 @@ impl BlockSource for BlkSource {
         Ok(Some(self.0.state.read().index.tip()))
     }
 
+    /// Looks at the files again, so that those that cannot be read any more are noticed.
     async fn survey(&self) -> Result<SourceView, SourceError> {
+        self.look_again().await?;
         Ok(self.0.state.read().index.survey())
     }
 
@@ -289,10 +305,10 @@ impl BlockSource for BlkSource {
         Ok(self.0.state.read().index.header(hash))
     }
 
-    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError> {
         let (source, hash) = (self.clone(), *hash);
         let read = tokio::task::spawn_blocking(move || source.read_block(&hash));
-        Ok(read.await.map_err(SourceError::task)??.map(Arc::new))
+        read.await.map_err(SourceError::task)?
     }
 
     async fn wait_for_change(
@@ -302,9 +318,7 @@ impl BlockSource for BlkSource {
     ) -> Result<Option<ChainPoint>, SourceError> {
         let start = tokio::time::Instant::now();
         loop {
-            let source = self.clone();
-            let refresh = tokio::task::spawn_blocking(move || source.refresh(|_| ControlFlow::Continue(())));
-            refresh.await.map_err(SourceError::task)??;
+            self.look_again().await?;
             let tip = self.0.state.read().index.tip();
             let left = timeout.saturating_sub(start.elapsed());
             if known != Some(&tip.hash) || left.is_zero() {
@@ -323,16 +337,8 @@ impl BlockSource for BlkSource {
         Ok(true)
     }
 
-    fn subsidy(&self, height: Height) -> Option<u64> {
-        Some(self.0.options.network.subsidy(height))
-    }
-
     async fn first(&self) -> Result<Height, SourceError> {
         // The block the files begin after is not in them; the very first block always is known.
         Ok(self.0.options.anchor.map_or(Height::GENESIS, |anchor| anchor.height.next()))
-    }
-
-    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
-        self.0.options.network.allows_overwrite(height, hash)
     }
 }

@@ -5,18 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::{
-    Method, Request, StatusCode, Uri,
+use bytes::{Bytes, BytesMut};
+use reqwest::{
+    Client, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE},
-};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+    redirect,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
+use tokio_rustls::rustls::crypto::ring;
 
 use super::{Auth, RpcError};
 use crate::bitcoin::Network;
@@ -74,8 +71,8 @@ impl RpcOptions {
 /// Asks a node.
 pub struct RpcClient {
     pub(super) options: RpcOptions,
-    uri: Uri,
-    http: Client<HttpConnector, Full<Bytes>>,
+    address: Url,
+    http: Client,
     next_id: AtomicU64,
 }
 
@@ -106,24 +103,29 @@ impl RpcClient {
     /// A client. Connects with the first call.
     pub fn new(options: RpcOptions) -> Result<Self, RpcError> {
         let bad = |problem: String| RpcError::BadUrl { url: without_user(&options.url), problem };
-        let uri: Uri = options.url.parse().map_err(|error| bad(format!("{error}")))?;
-        match (uri.scheme_str(), uri.authority()) {
-            (Some("http"), Some(authority)) if !authority.as_str().contains('@') => {}
-            (Some("http"), Some(_)) => {
-                return Err(bad("user and password go into source.user and source.password".to_owned()));
-            }
-            (Some("https"), _) => {
+        let address = Url::parse(&options.url).map_err(|error| bad(error.to_string()))?;
+        if !address.username().is_empty() || address.password().is_some() {
+            return Err(bad("user and password go into source.user and source.password".to_owned()));
+        }
+        match address.scheme() {
+            "http" => {}
+            "https" => {
                 return Err(
                     bad("nodes do not speak TLS, use a tunnel for one on another machine".to_owned()),
                 );
             }
             _ => return Err(bad("the scheme has to be http".to_owned())),
         }
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(options.connect_timeout));
-        connector.set_nodelay(true);
-        let http = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { options, uri, http, next_id: AtomicU64::new(1) })
+        // The client wants to know how it would speak TLS, even if it never does. Fails only if it is known already.
+        let _ = ring::default_provider().install_default();
+        let http = Client::builder()
+            .connect_timeout(options.connect_timeout)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .tls_certs_only([])
+            .build()
+            .map_err(|error| bad(with_causes(&error)))?;
+        Ok(Self { options, address, http, next_id: AtomicU64::new(1) })
     }
 
     /// The node's address.
@@ -202,30 +204,33 @@ impl RpcClient {
     }
 
     async fn attempt(&self, method: &'static str, question: Bytes, credentials: &str) -> Outcome {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(&self.uri)
+        let request = self
+            .http
+            .post(self.address.clone())
             .header(AUTHORIZATION, credentials)
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(question));
-        let request = match request {
-            Ok(request) => request,
-            Err(error) => return Outcome::Failed(self.unusable(method, error.to_string())),
-        };
-        let response = match self.http.request(request).await {
+            .body(question);
+        let mut response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Outcome::Again(with_causes(&error)),
+            Err(error) if error.is_builder() => {
+                return Outcome::Failed(self.unusable(method, with_causes(&error)));
+            }
+            Err(error) => return Outcome::Again(with_causes(&error.without_url())),
         };
         let status = response.status();
-        let body = match Limited::new(response.into_body(), MAX_ANSWER).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Outcome::Failed(
-                    self.unusable(method, format!("it is longer than {MAX_ANSWER} bytes")),
-                );
+        let mut body = BytesMut::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() > MAX_ANSWER => {
+                    let problem = format!("it is longer than {MAX_ANSWER} bytes");
+                    return Outcome::Failed(self.unusable(method, problem));
+                }
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(error) => return Outcome::Again(with_causes(&error.without_url())),
             }
-            Err(error) => return Outcome::Again(with_causes(error.as_ref())),
-        };
+        }
+        let body = body.freeze();
         // A node answers with other codes than 200 too when the body holds an error of its own.
         let node_error = serde_json::from_slice::<Answer<'_>>(&body).ok().and_then(|answer| answer.error);
         match (status, node_error) {

@@ -1,18 +1,18 @@
 //! A node as a source of blocks.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bitcoin::hex::FromHex;
-use sapwood_types::{Block, BlockHash, Height};
+use sapwood_types::{BlockHash, Height};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{RpcClient, RpcError, RpcOptions};
 use crate::{
-    BlockSource, ChainPoint, SourceError, SourceHeader, SourceView,
-    bitcoin::{Network, convert},
+    BlockSource, ChainPoint, SourceBlock, SourceError, SourceHeader, SourceView,
+    bitcoin::{Network, convert::Delivery, error::bad_block},
     error::Place,
 };
 
@@ -127,7 +127,7 @@ impl RpcSource {
         }))
     }
 
-    async fn block_of(&self, hash: &BlockHash, height: Height) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block_of(&self, hash: &BlockHash, height: Height) -> Result<Option<SourceBlock>, SourceError> {
         const METHOD: &str = "getblock";
         let answer = self.client.call::<String>(METHOD, &[json!(hash.to_string()), json!(0)]).await;
         let answer = match answer {
@@ -139,15 +139,13 @@ impl RpcSource {
         let Some(hex) = answer else { return Ok(None) };
         let bytes = Vec::<u8>::from_hex(&hex)
             .map_err(|error| self.client.unusable(METHOD, format!("a block in hex was expected: {error}")))?;
-        let (hash, raw_above) = (*hash, self.client.options.raw_above);
+        let raw_above = self.client.options.raw_above;
+        let delivery = Delivery { network: self.network, height, expected: Some(*hash), raw_above };
         // Some milliseconds of hashing: nothing for a thread that answers others.
-        let convert = move || convert::block_with_raw(&bytes, height, Some(&hash), raw_above);
-        let block = tokio::task::spawn_blocking(convert);
-        let block = block.await.map_err(SourceError::task)?.map_err(|cause| {
-            let place = Place::Node { url: self.client.url().to_owned() };
-            SourceError::BadBlock { place, hash: Some(hash), cause: Box::new(cause) }
-        })?;
-        Ok(Some(Arc::new(block)))
+        let block = tokio::task::spawn_blocking(move || delivery.whole(bytes.into()));
+        let place = || Place::Node { url: self.client.url().to_owned() };
+        let block = block.await.map_err(SourceError::task)?;
+        block.map(Some).map_err(|cause| bad_block(place(), Some(*hash), cause))
     }
 
     /// Whether a block cannot be had because the node deleted it. The error alone does not tell: its code is that of
@@ -202,14 +200,14 @@ impl BlockSource for RpcSource {
         Ok(self.header_of(hash).await?)
     }
 
-    async fn block(&self, hash: &BlockHash) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block(&self, hash: &BlockHash) -> Result<Option<SourceBlock>, SourceError> {
         match self.header_of(hash).await? {
             Some(header) => self.block_of(hash, header.height).await,
             None => Ok(None),
         }
     }
 
-    async fn block_at(&self, height: Height) -> Result<Option<Arc<Block>>, SourceError> {
+    async fn block_at(&self, height: Height) -> Result<Option<SourceBlock>, SourceError> {
         match self.hash_at_height(height).await? {
             Some(hash) => self.block_of(&hash, height).await,
             None => Ok(None),
@@ -236,13 +234,5 @@ impl BlockSource for RpcSource {
     /// Takes no note: a block that is bad here but good for its node is a fault that no other branch fixes.
     async fn reject(&self, _hash: &BlockHash) -> Result<bool, SourceError> {
         Ok(false)
-    }
-
-    fn subsidy(&self, height: Height) -> Option<u64> {
-        Some(self.network.subsidy(height))
-    }
-
-    fn allows_overwrite(&self, height: Height, hash: &BlockHash) -> bool {
-        self.network.allows_overwrite(height, hash)
     }
 }

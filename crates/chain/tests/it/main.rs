@@ -1,0 +1,10 @@
+//! The integration tests of this crate, in one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: to panic is how they fail"
+)]
+
+mod follow;
+mod utxo_set;

@@ -1,0 +1,290 @@
+//! An engine on RocksDB: one database in one directory.
+//!
+//! **What lives here.** Column families and their tuning, the lock of the directory, batches, snapshots, statistics, copies. **What may
+//! not.** What keys and values mean; when a write is refused.
+//!
+//! # Correctness
+//! A commit is one RocksDB batch over all column families, with the number of the commit in it, so after a crash both are there or neither.
+//! With a write-ahead log that is RocksDB's promise; without one ([`Durability::CleanStopOnly`]) all families are flushed together.
+//! A view is a RocksDB snapshot.
+//!
+//! The space of what was deleted comes back by itself, also when nothing is written any more: see `flusher`.
+
+mod columns;
+mod flusher;
+mod lock;
+pub mod options;
+mod stats;
+mod view;
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rocksdb::{ColumnFamily, DB, ErrorKind, WriteBatch, WriteOptions, checkpoint::Checkpoint};
+use sapwood_ledger::{
+    Ledger, StoreError,
+    engine::{
+        Capabilities, DiskSpace, Engine, EngineError, EngineStats, EngineWrites, Maintenance, RowChange,
+        Support, Table, View, WriteSet,
+    },
+};
+use sapwood_rules::Policy;
+
+use self::{flusher::Flusher, view::RocksView};
+pub use self::{
+    lock::OpenMode,
+    options::{Durability, Options, RocksOptions},
+};
+
+/// Opens the ledger in a directory.
+///
+/// # Errors
+/// Those of [`RocksEngine::open`] and [`Ledger::open`].
+pub fn open_ledger(
+    directory: &Path,
+    mode: OpenMode,
+    policy: Policy,
+    options: Options,
+) -> Result<Ledger, StoreError> {
+    let Options { engine, mut ledger } = options;
+    ledger.create = mode == OpenMode::Create;
+    policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
+    ledger.validate()?;
+    Ledger::open(Arc::new(RocksEngine::open(directory, mode, &engine)?), policy, ledger)
+}
+
+/// The row of [`Table::Meta`] that holds the number of the last commit. It is the engine's own.
+const NUMBER_KEY: &[u8] = b"write-number";
+/// Bytes that RocksDB adds to each row of a batch.
+const ROW_OVERHEAD: usize = 4;
+
+/// An open database.
+pub struct RocksEngine {
+    /// Before the database: fields are dropped in order, and the database is closed by the last that has it.
+    _flusher: Option<Flusher>,
+    db: Arc<DB>,
+    /// Held as long as the database is open, and released after it is closed: fields are dropped in order. `None` where there is no lock
+    /// file, as on a copy that is only read.
+    _lock: Option<File>,
+    directory: PathBuf,
+    mode: OpenMode,
+    durability: Durability,
+    /// What the database was opened with; its counters are read through it.
+    database: rocksdb::Options,
+    write_options: WriteOptions,
+    position: AtomicU64,
+}
+
+pub(crate) fn failed(doing: &'static str) -> impl Fn(rocksdb::Error) -> EngineError {
+    move |error| EngineError::Failed { doing, cause: error.to_string() }
+}
+
+impl RocksEngine {
+    /// Opens the database in `directory`.
+    ///
+    /// # Errors
+    /// [`EngineError::Locked`] if another process has it open, [`EngineError::Absent`] if there is none and `mode` does not create one,
+    /// [`EngineError::OptionOutOfRange`] for options that RocksDB would not survive.
+    pub fn open(directory: &Path, mode: OpenMode, options: &RocksOptions) -> Result<Self, EngineError> {
+        options.validate()?;
+        let lock = mode.lock(directory)?;
+        let database = columns::database_options(options, mode);
+        let descriptors = columns::descriptors(options);
+        let db = match mode {
+            OpenMode::ReadOnly => DB::open_cf_descriptors_read_only(&database, directory, descriptors, false),
+            OpenMode::Create | OpenMode::Existing => {
+                DB::open_cf_descriptors(&database, directory, descriptors)
+            }
+        };
+        let db = Arc::new(db.map_err(failed("opening the database"))?);
+        let flusher = match mode {
+            OpenMode::ReadOnly => None,
+            OpenMode::Create | OpenMode::Existing => {
+                let started = Flusher::start(Arc::clone(&db), options.deletions_flushed_after);
+                Some(started.map_err(|error| EngineError::Failed {
+                    doing: "starting the thread that flushes deletions",
+                    cause: error.to_string(),
+                })?)
+            }
+        };
+        let mut write_options = WriteOptions::default();
+        match options.durability {
+            Durability::ProcessCrash => {}
+            Durability::PowerLoss => write_options.set_sync(true),
+            Durability::CleanStopOnly => write_options.disable_wal(true),
+        }
+        let engine = Self {
+            _flusher: flusher,
+            db,
+            _lock: lock,
+            directory: directory.to_owned(),
+            mode,
+            durability: options.durability,
+            database,
+            write_options,
+            position: AtomicU64::new(0),
+        };
+        engine.position.store(engine.stored_number()?, Ordering::Relaxed);
+        options.log(directory, mode);
+        Ok(engine)
+    }
+
+    /// Returns the directory of the database.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn db(&self) -> &DB {
+        &self.db
+    }
+
+    pub(crate) fn family(&self, table: Table) -> Result<&ColumnFamily, EngineError> {
+        self.db.cf_handle(table.name()).ok_or_else(|| EngineError::Failed {
+            doing: "looking for a column family",
+            cause: format!("{} is missing", table.name()),
+        })
+    }
+
+    /// Reads the number of the last commit. A database from before commits were numbered has none.
+    fn stored_number(&self) -> Result<u64, EngineError> {
+        let row = self.db.get_pinned_cf(self.family(Table::Meta)?, NUMBER_KEY).map_err(failed("reading"))?;
+        let Some(row) = row else { return Ok(0) };
+        let bytes = row.as_ref().try_into().map_err(|_| EngineError::Failed {
+            doing: "reading the number of the last write",
+            cause: format!("it has {} bytes, not 8", row.len()),
+        })?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    fn batch(&self, writes: &WriteSet) -> Result<WriteBatch, EngineError> {
+        let mut families = [None; Table::ALL.len()];
+        for table in Table::ALL {
+            families[table as usize] = Some(self.family(table)?);
+        }
+        let family = |table: Table| families[table as usize].map_or_else(|| self.family(table), Ok);
+        let rows = usize::try_from(writes.len()).unwrap_or(usize::MAX);
+        let capacity = writes.bytes().saturating_add(rows.saturating_mul(ROW_OVERHEAD));
+        let mut batch = WriteBatch::with_capacity_bytes(capacity);
+        for change in writes.iter() {
+            match change {
+                RowChange::Put { table, key, value } => batch.put_cf(family(table)?, key, value),
+                RowChange::Delete { table, key } => batch.delete_cf(family(table)?, key),
+                RowChange::DeleteRange { table, from, to } => batch.delete_range_cf(family(table)?, from, to),
+            }
+        }
+        batch.put_cf(family(Table::Meta)?, NUMBER_KEY, writes.number.to_be_bytes());
+        Ok(batch)
+    }
+
+    fn commit_error(&self, error: &rocksdb::Error) -> EngineError {
+        match error.kind() {
+            ErrorKind::IOError if is_full(error) => {
+                EngineError::Full { place: self.place(), cause: error.to_string() }
+            }
+            _ => EngineError::Failed { doing: "writing", cause: error.to_string() },
+        }
+    }
+}
+
+/// RocksDB tells a full disk from other I/O errors in its text only.
+fn is_full(error: &rocksdb::Error) -> bool {
+    let text: &str = error.as_ref();
+    text.contains("No space left on device") || text.contains("NoSpace")
+}
+
+/// Without a log a clean stop is what makes writes last. RocksDB flushes when it is closed, but does not wait until all of it is done.
+impl Drop for RocksEngine {
+    fn drop(&mut self) {
+        if self.durability == Durability::CleanStopOnly
+            && self.mode != OpenMode::ReadOnly
+            && let Err(error) = self.flush()
+        {
+            tracing::error!(%error, directory = %self.directory.display(), "the last writes are lost");
+        }
+    }
+}
+
+impl Engine for RocksEngine {
+    fn kind(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn place(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        const READ_ONLY: Support = Support::No("it is open for reading only");
+        let support = if self.mode == OpenMode::ReadOnly { READ_ONLY } else { Support::Yes };
+        Capabilities { write: support, backup: support }
+    }
+
+    fn position(&self) -> Result<u64, EngineError> {
+        Ok(self.position.load(Ordering::Acquire))
+    }
+
+    fn view(&self) -> Result<Box<dyn View + '_>, EngineError> {
+        Ok(Box::new(RocksView::new(self)))
+    }
+
+    fn commit(&self, writes: &WriteSet) -> Result<(), EngineError> {
+        if self.mode == OpenMode::ReadOnly {
+            return Err(EngineError::ReadOnly { place: self.place() });
+        }
+        let (number, position) = (writes.number, self.position.load(Ordering::Acquire));
+        if position.checked_add(1) != Some(number) {
+            return Err(EngineError::WrongNumber { number, position });
+        }
+        let batch = self.batch(writes)?;
+        self.db.write_opt(batch, &self.write_options).map_err(|error| self.commit_error(&error))?;
+        self.position.store(number, Ordering::Release);
+        Ok(())
+    }
+
+    fn stats(&self, table: Option<Table>) -> Result<EngineStats, EngineError> {
+        let wanted = Table::ALL.into_iter().filter(|each| table.is_none_or(|table| table == *each));
+        Ok(EngineStats { tables: wanted.map(|table| self.table_stats(table)).collect::<Result<_, _>>()? })
+    }
+
+    fn writes(&self) -> Option<EngineWrites> {
+        Some(stats::writes(&self.database))
+    }
+
+    fn disk_space(&self) -> Result<Option<DiskSpace>, EngineError> {
+        let found = rustix::fs::statvfs(&self.directory).map_err(|error| EngineError::Failed {
+            doing: "measuring the room on the disk",
+            cause: format!("{}: {error}", self.directory.display()),
+        })?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Some(DiskSpace { free_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) }))
+    }
+
+    fn maintain(&self, work: Maintenance) -> Result<(), EngineError> {
+        self.flush()?;
+        match work {
+            Maintenance::Flush => Ok(()),
+            Maintenance::Settle => {
+                let options = rocksdb::WaitForCompactOptions::default();
+                self.db.wait_for_compact(&options).map_err(failed("waiting for compactions"))
+            }
+        }
+    }
+
+    fn backup(&self, directory: &Path) -> Result<(), EngineError> {
+        if self.mode == OpenMode::ReadOnly {
+            return Err(EngineError::ReadOnly { place: self.place() });
+        }
+        // Without a log a copy has only what has been flushed.
+        if self.durability == Durability::CleanStopOnly {
+            self.flush()?;
+        }
+        let checkpoint = Checkpoint::new(&self.db).map_err(failed("preparing a copy"))?;
+        checkpoint.create_checkpoint(directory).map_err(failed("writing a copy"))
+    }
+}

@@ -1,0 +1,24 @@
+//! The integration tests of this crate, in one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: to panic is how they fail"
+)]
+
+mod backup;
+mod child_check;
+mod conformance;
+mod crash_loop;
+mod disk_full;
+mod engine_options;
+mod harness;
+mod identity;
+mod midst_of_a_write;
+mod open;
+mod read_only;
+mod space;
+mod state_machine;
+mod unreadable;
+mod utxo_set;
+mod verify;

@@ -1,0 +1,157 @@
+//! The open ledger: its engine, its one writer, and the refusal to go on after a failed write.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use sapwood_rules::Policy;
+use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
+
+use crate::{
+    LedgerOptions, StoreError, UtxoSet,
+    cache::RecordCache,
+    due_start::DueStart,
+    engine::{Engine, EngineError, WriteSet},
+    gate::Gate,
+    mined::MinedHeights,
+    read::Snapshot,
+    settled::Settled,
+    state::State,
+    watch::Watches,
+    writer::Writer,
+};
+
+pub(crate) struct Core {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) options: LedgerOptions,
+    /// The network it holds, as it was named when the ledger was made. `None` if it was never named.
+    pub(crate) identity: Option<String>,
+    pub(crate) policy: RwLock<Policy>,
+    /// Its holder is the one writer.
+    pub(crate) writer: Mutex<Writer>,
+    /// The number of the last commit. Held during a commit.
+    number: Mutex<u64>,
+    /// Makes pruning wait for blocks.
+    pub(crate) gate: Gate,
+    /// The state as of the last write, for readers.
+    pub(crate) published: RwLock<State>,
+    /// The UTXO set as of the last write, for readers.
+    pub(crate) published_utxo_set: RwLock<Option<UtxoSet>>,
+    /// How many records settled at each height as of the last write. Changed by the writer only.
+    pub(crate) settled: RwLock<Settled>,
+    pub(crate) watches: Watches,
+    pub(crate) due_start: DueStart,
+    /// Changed by the writer only.
+    pub(crate) mined: RwLock<MinedHeights>,
+    poison: RwLock<Option<String>>,
+}
+
+pub(crate) fn corrupt(what: impl Into<String>, cause: DecodeError) -> StoreError {
+    StoreError::Corrupt { what: what.into(), cause }
+}
+
+pub(crate) fn decode_master(txid: &TxId, bytes: Bytes) -> Result<MasterPage, StoreError> {
+    MasterPage::decode(bytes).map_err(|cause| corrupt(format!("transaction {txid}"), cause))
+}
+
+pub(crate) fn decode_extra(txid: &TxId, number: u32, bytes: Bytes) -> Result<OutputPage, StoreError> {
+    OutputPage::decode(bytes).map_err(|cause| corrupt(format!("page {number} of transaction {txid}"), cause))
+}
+
+impl Core {
+    pub(crate) fn open(
+        engine: Arc<dyn Engine>,
+        policy: Policy,
+        options: LedgerOptions,
+    ) -> Result<Self, StoreError> {
+        policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
+        options.validate()?;
+        let cache = RecordCache::new(options.record_cache_bytes);
+        let mined = RwLock::new(MinedHeights::new(options.mined_heights_bytes));
+        let number = Mutex::new(engine.position()?);
+        let mut core = Core {
+            engine,
+            options,
+            identity: None,
+            policy: RwLock::new(policy),
+            writer: Mutex::new(Writer::new(State::default(), cache)),
+            number,
+            gate: Gate::default(),
+            published: RwLock::default(),
+            published_utxo_set: RwLock::default(),
+            settled: RwLock::default(),
+            watches: Watches::default(),
+            due_start: DueStart::default(),
+            mined,
+            poison: RwLock::default(),
+        };
+        let state = core.check_schema()?;
+        core.check_identity()?;
+        let rolling = core.stored_utxo_set(state.last())?;
+        core.publish_utxo_set(&rolling);
+        core.writer.get_mut().rolling = rolling;
+        core.writer.get_mut().state = state.clone();
+        *core.published.get_mut() = state;
+        core.log_options();
+        Ok(core)
+    }
+
+    /// Takes a view of all rows as of the last commit.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
+        Ok(Snapshot::new(self.engine.view()?, self.options.two_cores_from))
+    }
+
+    /// Whether a change of this many records is worth a second core.
+    pub(crate) fn is_large(&self, records: usize) -> bool {
+        records >= self.options.two_cores_from
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        !self.engine.capabilities().write.is_yes()
+    }
+
+    /// Calls the seam for tests.
+    pub(crate) fn reached(&self, point: &'static str) -> Result<(), StoreError> {
+        match &self.options.faults {
+            None => Ok(()),
+            Some(faults) => {
+                faults.reached(point).map_err(|cause| EngineError::Failed { doing: point, cause }.into())
+            }
+        }
+    }
+
+    /// Refuses if an earlier write failed, or the engine is open for reading only.
+    pub(crate) fn check_poison(&self) -> Result<(), StoreError> {
+        if self.is_read_only() {
+            return Err(EngineError::ReadOnly { place: self.engine.place() }.into());
+        }
+        match self.poison.read().clone() {
+            None => Ok(()),
+            Some(cause) => Err(StoreError::Poisoned { cause }),
+        }
+    }
+
+    /// Commits rows: all of them or none. A failure poisons the ledger, because memory and engine may differ from then on.
+    pub(crate) fn commit_rows(&self, mut writes: WriteSet) -> Result<(), StoreError> {
+        let mut last = self.number.lock();
+        self.check_poison()?;
+        writes.number = *last + 1;
+        if let Some(faults) = &self.options.faults {
+            faults.writing(&writes);
+        }
+        let written = self
+            .reached("before-write")
+            .and_then(|()| Ok(self.engine.commit(&writes)?))
+            .and_then(|()| self.reached("after-write"));
+        match &written {
+            Ok(()) => *last = writes.number,
+            Err(error) => self.poison(&error.to_string()),
+        }
+        written
+    }
+
+    /// Refuses all further writes.
+    pub(crate) fn poison(&self, cause: &str) {
+        self.poison.write().get_or_insert_with(|| cause.to_owned());
+    }
+}

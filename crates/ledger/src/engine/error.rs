@@ -1,0 +1,110 @@
+//! Errors of engines.
+
+/// The engine could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// A read or write failed.
+    #[error("the storage engine failed while {doing}: {cause}")]
+    Failed {
+        /// What was being done.
+        doing: &'static str,
+        /// The engine's own message.
+        cause: String,
+    },
+    /// Another process has the rows open.
+    #[error("{place} is in use by another process: stop it first, or choose another data directory")]
+    Locked {
+        /// The directory or URL.
+        place: String,
+    },
+    /// There are no rows where some were to be opened, and none are made.
+    #[error("there is no store in {place}: name the right place, or import into a new one")]
+    Absent {
+        /// The directory or URL.
+        place: String,
+    },
+    /// The engine was opened for reading only.
+    #[error("the store in {place} is open for reading only: nothing is written")]
+    ReadOnly {
+        /// The directory or URL.
+        place: String,
+    },
+    /// The engine cannot be reached at the moment. Retrying can succeed.
+    #[error("{place} cannot be reached: {cause}. It is retried")]
+    Unavailable {
+        /// The URL.
+        place: String,
+        /// The engine's own message.
+        cause: String,
+    },
+    /// Another process is the writer.
+    #[error("this process does not lead{}: write through the leader", holder.as_ref().map(|holder| format!(", {holder} does")).unwrap_or_default())]
+    NotLeader {
+        /// The process that is, if known.
+        holder: Option<String>,
+    },
+    /// Another process became the writer while this one wrote. Nothing was written.
+    #[error("epoch {epoch} is over, {current} is current: another process leads now")]
+    Fenced {
+        /// The epoch of the commit.
+        epoch: u64,
+        /// The epoch found.
+        current: u64,
+    },
+    /// There is no room for more rows.
+    #[error("{place} is full: {cause}")]
+    Full {
+        /// The directory or URL.
+        place: String,
+        /// The engine's own message.
+        cause: String,
+    },
+    /// The connection was lost during a commit. Compare [`position`](super::Engine::position) after reconnecting.
+    #[error("it is not known whether write {number} was committed: {cause}")]
+    OutcomeUnknown {
+        /// The number of the commit.
+        number: u64,
+        /// The engine's own message.
+        cause: String,
+    },
+    /// A commit does not follow the last one. Nothing was written.
+    #[error("write {number} does not follow write {position}, the last one committed")]
+    WrongNumber {
+        /// The number of the commit.
+        number: u64,
+        /// The number of the last commit.
+        position: u64,
+    },
+    /// The engine lacks a capability.
+    #[error("{what} is not supported by the {kind} engine: {reason}")]
+    Unsupported {
+        /// The capability.
+        what: &'static str,
+        /// The kind of engine.
+        kind: &'static str,
+        /// Why it is absent.
+        reason: &'static str,
+    },
+    /// An option of the engine is out of its range.
+    #[error("{option} is {value}, and has to be from {least} to {most}{hint}")]
+    OptionOutOfRange {
+        /// The option's name, as the field of the engine's options is called.
+        option: &'static str,
+        /// The value given.
+        value: i128,
+        /// The least value allowed.
+        least: i128,
+        /// The greatest value allowed.
+        most: i128,
+        /// Where the bound comes from, or empty. Begins with punctuation.
+        hint: &'static str,
+    },
+}
+
+/// The engine finds damage where a row lies: a checksum does not match.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the storage engine finds this row damaged: {cause}")]
+pub struct DamagedRow {
+    /// The engine's own message.
+    pub cause: String,
+}

@@ -1,0 +1,440 @@
+//! Pruning: judge without the lock, delete under it what did not change meanwhile.
+
+use std::ops::ControlFlow;
+
+use async_trait::async_trait;
+use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge_state, verdict::check_child};
+use sapwood_types::{DecodeError, Height, MasterFront, MasterPage, Slot, TxId, page::extra_pages};
+
+use crate::{
+    Cursor, DeleteDue, DueRecord, Expired, Judged, Ledger, Page, StoreError, StorePrune, UndoDropped,
+    Unreadable, WorkingSet,
+    changes::{Facts, record_entries},
+    check_limit,
+    core::{Core, corrupt},
+    engine::{Scan, Table, WriteSet},
+    gate::ChunkPass,
+    keys::{self, Pending},
+    read::Snapshot,
+    transition::preserve,
+    watch::TxIds,
+    writer::Deleted,
+};
+
+/// Records judged between two looks whether a block has come.
+const JUDGED_AT_A_TIME: usize = 125;
+
+/// A record, its verdict, and what deleting it takes.
+struct Case {
+    judged: Judged,
+    /// What the record begins with, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
+    plain: Option<MasterFront>,
+}
+
+impl Case {
+    /// A record that is not there.
+    fn gone(txid: TxId) -> Self {
+        Case { judged: Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 }, plain: None }
+    }
+
+    /// A record by what its first page begins with.
+    fn of(
+        txid: TxId,
+        page: &[u8],
+        context: &PruneContext,
+        undoable_from: Option<Height>,
+    ) -> Result<Self, StoreError> {
+        let front =
+            MasterFront::decode(page).map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
+        let judged = Judged {
+            txid,
+            verdict: judge_state(&front.head, front.all_slots(), context, undoable_from),
+            external: front.head.external,
+            // Further pages are not read for this; they are taken to be as large as the first.
+            bytes: page.len() as u64 * u64::from(1 + extra_pages(front.head.output_count)),
+        };
+        let plain = (!front.head.is_conflicting()).then_some(front);
+        Ok(Case { judged, plain })
+    }
+}
+
+impl Deleted {
+    /// Deletes a record that has no ties: mined, and every output spent by mined transactions.
+    pub(crate) fn delete(&self, writes: &mut WriteSet, txid: TxId) {
+        writes.delete(Table::Tx, &txid.0);
+        for number in 1..=self.further_pages {
+            writes.delete(Table::Tx, &keys::page(&txid, number));
+        }
+        for entry in record_entries(txid, &self.facts).iter().flatten() {
+            keys::index(entry, |table, key| writes.delete(table, key));
+        }
+    }
+}
+
+/// Why a record is retained that would take reading another one, or itself, which cannot be read. Any other error ends the call.
+fn unreadable(txid: TxId, error: StoreError) -> Result<KeepReason, StoreError> {
+    match error {
+        StoreError::Corrupt { what, cause } => {
+            Ok(KeepReason::Unreadable { txid, error: format!("{what}: {cause}") })
+        }
+        error => Err(error),
+    }
+}
+
+/// What was found, or nothing and the record noted as one that cannot be read. Any other error ends the call.
+fn readable<T>(
+    txid: TxId,
+    found: Result<T, StoreError>,
+    noted: &mut Vec<Unreadable>,
+) -> Result<Option<T>, StoreError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(StoreError::Corrupt { what, cause }) => {
+            noted.push(Unreadable { txid, error: format!("{what}: {cause}") });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Core {
+    /// Judges records as they are in one snapshot.
+    fn cases(
+        &self,
+        txids: &[TxId],
+        context: &PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Case>, StoreError> {
+        let undoable_from = self.published.read().undoable_from();
+        let snapshot = self.snapshot()?;
+        let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
+        snapshot.each_master(txids, |txid, bytes| {
+            let case = match bytes {
+                Ok(None) => Ok(Case::gone(*txid)),
+                Ok(Some(bytes)) => Case::of(*txid, bytes, context, undoable_from),
+                Err(error) => Err(error),
+            };
+            cases.push(match case {
+                Ok(case) => case,
+                Err(error) => {
+                    let mut case = Case::gone(*txid);
+                    case.judged.verdict = Verdict::Kept(unreadable(*txid, error)?);
+                    case
+                }
+            });
+            Ok(())
+        })?;
+        if check_children {
+            check_all_children(self, &snapshot, &mut cases, context)?;
+        }
+        Ok(cases)
+    }
+
+    fn due(
+        &self,
+        up_to: Height,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError> {
+        let look = self.due_start.look();
+        let snapshot = self.snapshot()?;
+        let page = snapshot.by_height(Table::Due, None, look.start()..=up_to, after, limit)?;
+        if after.is_none() {
+            self.due_start.found(look, page.items.first().map_or(up_to, |(first, _)| *first));
+        }
+        let record = |(settled_at, txid)| DueRecord { settled_at, txid };
+        Ok(Page::new(page.items.into_iter().map(record).collect(), page.next))
+    }
+
+    fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        self.check_poison()?;
+        let pass = self.gate.chunk();
+        let watch = self.watches.begin(&request.txids);
+        let result = self.judge_and_delete(request, &pass, || watch.changed());
+        self.watches.end(&watch);
+        result
+    }
+
+    fn judge_and_delete(
+        &self,
+        request: &DeleteDue,
+        pass: &ChunkPass,
+        changed: impl FnOnce() -> TxIds,
+    ) -> Result<Vec<Judged>, StoreError> {
+        let mut cases = Vec::with_capacity(request.txids.len());
+        for part in request.txids.chunks(JUDGED_AT_A_TIME) {
+            pass.make_way();
+            cases.extend(self.cases(part, &request.context, request.check_children)?);
+        }
+        pass.make_way();
+        self.reached("prune-judged")?;
+        // One write, or a crash could leave the cursor behind a record that was not deleted.
+        self.change(|change| {
+            if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
+                return Err(StoreError::Stopped { doing: "deleting due records" });
+            }
+            let changed = changed();
+            let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
+            let mut spared = false;
+            for case in &mut cases {
+                let txid = case.judged.txid;
+                if gone.contains(&txid) {
+                    *case = Case::gone(txid);
+                } else if changed.contains(&txid) {
+                    let again = self.cases(&[txid], &request.context, request.check_children)?.pop();
+                    *case = again.unwrap_or_else(|| Case::gone(txid));
+                }
+                if !case.judged.verdict.may_go() {
+                    continue;
+                }
+                if request.spare_external && case.judged.external.is_some() {
+                    case.judged.verdict = Verdict::Kept(KeepReason::BodyFirst);
+                    spared = true;
+                    continue;
+                }
+                match case.plain.take() {
+                    Some(front) => {
+                        let further_pages = extra_pages(front.head.output_count);
+                        change.deleted.push((txid, Deleted { further_pages, facts: Facts::of(&front) }));
+                    }
+                    None => {
+                        if let Err(error) = change.set.attempt(|set| preserve::prune(set, txid)) {
+                            case.judged.verdict = Verdict::Kept(unreadable(txid, error)?);
+                            continue;
+                        }
+                    }
+                }
+                gone.insert(txid);
+            }
+            if let (Some(cursor), false) = (&request.save_cursor, spared) {
+                change.state.prune_cursor = Some(cursor.clone());
+            }
+            Ok::<_, StoreError>(())
+        })?;
+        Ok(cases.into_iter().map(|case| case.judged).collect())
+    }
+
+    /// Works off the first entries of the list of preservations. Each one leaves the list, whatever is behind it: whoever goes on
+    /// while there are as many as asked for comes to the end.
+    /// An entry whose record cannot be read stays, and is stepped over.
+    fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
+        check_limit(limit)?;
+        self.change(|change| {
+            let snapshot = self.snapshot()?;
+            let (mut expired, mut after) = (Expired::default(), None);
+            let mut stray = WriteSet::default();
+            while expired.worked_off < limit {
+                let (preserved, heights) = (Some(Pending::Preserved), Height(0)..=height);
+                let wanted = limit - expired.worked_off;
+                let over =
+                    snapshot.by_height(Table::Pending, preserved, heights, after.as_ref(), wanted)?;
+                change.set.load_readable(over.items.iter().map(|(_, txid)| *txid))?;
+                for (until, txid) in &over.items {
+                    let ended = change.set.attempt(|set| preserve::end(set, *txid, *until));
+                    let Some(ended) = readable(*txid, ended, &mut expired.unreadable)? else { continue };
+                    expired.worked_off += 1;
+                    if !ended {
+                        tracing::warn!(%txid, %until, "a preservation was listed that no record has: the entry is deleted");
+                        let key = keys::pending(Pending::Preserved, *until, txid);
+                        stray.delete(Table::Pending, &key);
+                    }
+                }
+                after = over.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            // By themselves, but under the same lock: no record changes with them, so there is nothing to keep together.
+            if !stray.is_empty() {
+                self.commit_rows(stray)?;
+            }
+            Ok(expired)
+        })
+    }
+
+    fn end_preservations(&self, preserved: &[(TxId, Height)]) -> Result<usize, StoreError> {
+        self.change(|change| {
+            change.set.load_readable(preserved.iter().map(|(txid, _)| *txid))?;
+            let mut ended = 0;
+            for (txid, until) in preserved {
+                let end = change.set.attempt(|set| preserve::end(set, *txid, *until));
+                ended += usize::from(readable(*txid, end, &mut Vec::new())?.unwrap_or(false));
+            }
+            Ok(ended)
+        })
+    }
+
+    fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError> {
+        check_limit(limit)?;
+        self.change(|change| {
+            let Some(chain) = change.state.chain else { return Ok(UndoDropped::default()) };
+            let (start, end) =
+                (keys::undo(from.unwrap_or(Height::GENESIS)), keys::undo(below.min(chain.undoable_from())));
+            let scan =
+                Scan { table: Table::Undo, from: &start, to: Some(&end), reverse: false, fill_cache: true };
+            let (mut next, mut bad_key) = (None, false);
+            self.snapshot()?.scan(&scan, |key, _| {
+                let Some(height) = keys::parse_undo(key) else {
+                    bad_key = true;
+                    return ControlFlow::Break(());
+                };
+                if change.undone.len() == limit {
+                    next = Some(height);
+                    return ControlFlow::Break(());
+                }
+                change.undone.push(height);
+                ControlFlow::Continue(())
+            })?;
+            if bad_key {
+                return Err(corrupt("an undo record", DecodeError::BadNumber { field: "undo key" }));
+            }
+            Ok(UndoDropped { dropped: change.undone.len() as u64, next })
+        })
+    }
+}
+
+/// The independent check: what the own record of every child says, of every record that may go. Most children were mined
+/// while this process ran, and what was written into their records is still known; the others are read.
+fn check_all_children(
+    core: &Core,
+    snapshot: &Snapshot,
+    cases: &mut [Case],
+    context: &PruneContext,
+) -> Result<(), StoreError> {
+    let mut set = WorkingSet::new(snapshot);
+    let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
+    for (number, case) in cases.iter_mut().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
+        let txid = case.judged.txid;
+        match &case.plain {
+            Some(front) if front.summaries.is_empty() => {
+                slots.extend(front.slots.iter().map(|slot| (number, *slot)));
+            }
+            _ => match set.slots(txid) {
+                Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
+                Err(error) => case.judged.verdict = Verdict::Kept(unreadable(txid, error)?),
+            },
+        }
+    }
+    let child = |slot: &Slot| slot.spender().map(|spender| spender.child);
+    let mined = core.mined.read();
+    let known: Vec<Option<Height>> =
+        slots.iter().map(|(_, slot)| child(slot).and_then(|child| mined.get(&child))).collect();
+    drop(mined);
+    let unknown = slots.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let mut to_read: Vec<TxId> = unknown.filter_map(|((_, slot), _)| child(slot)).collect();
+    to_read.sort_unstable();
+    to_read.dedup();
+    let mut found: Vec<Result<ChildEvidence, KeepReason>> = Vec::with_capacity(to_read.len());
+    for part in to_read.chunks(core.options.children_per_read.max(1)) {
+        core.reached("prune-children")?;
+        snapshot.each_master(part, |child, bytes| {
+            let evidence = bytes.and_then(|bytes| match bytes {
+                None => Ok(ChildEvidence::Absent),
+                Some(bytes) => match MasterPage::peek_mined_at(bytes) {
+                    Ok(mined_at) => Ok(ChildEvidence::Present { mined_at }),
+                    Err(cause) => Err(corrupt(format!("transaction {child}"), cause)),
+                },
+            });
+            found.push(match evidence {
+                Ok(evidence) => Ok(evidence),
+                Err(error) => Err(unreadable(*child, error)?),
+            });
+            Ok(())
+        })?;
+    }
+    for ((number, slot), known) in slots.iter().zip(known) {
+        let verdict = &mut cases[*number].judged.verdict;
+        if !verdict.may_go() {
+            continue;
+        }
+        let read = |child: &TxId| to_read.binary_search(child).ok().map(|at| &found[at]);
+        if known.is_none()
+            && let Some(Err(reason)) = child(slot).as_ref().and_then(read)
+        {
+            *verdict = Verdict::Kept(reason.clone());
+            continue;
+        }
+        let evidence = |child: &TxId| match known {
+            Some(height) => ChildEvidence::Present { mined_at: Some(height) },
+            None => match read(child) {
+                Some(Ok(evidence)) => *evidence,
+                _ => ChildEvidence::Absent,
+            },
+        };
+        if let Err(reason) = check_child(slot, evidence, context) {
+            *verdict = Verdict::Kept(reason);
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl StorePrune for Ledger {
+    async fn due(
+        &self,
+        settled_up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<DueRecord>, StoreError> {
+        self.run(move |core| core.due(settled_up_to, after.as_ref(), limit)).await?
+    }
+
+    async fn judge(
+        &self,
+        txids: Vec<TxId>,
+        context: PruneContext,
+        check_children: bool,
+    ) -> Result<Vec<Judged>, StoreError> {
+        self.run(move |core| {
+            let cases = core.cases(&txids, &context, check_children)?;
+            Ok(cases.into_iter().map(|case| case.judged).collect())
+        })
+        .await?
+    }
+
+    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
+        self.run(move |core| core.delete_due(&request)).await?
+    }
+
+    async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
+        Ok(self.core.published.read().prune_cursor.clone())
+    }
+
+    async fn preserved(
+        &self,
+        up_to: Height,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<TxId>, StoreError> {
+        self.run(move |core| {
+            let snapshot = core.snapshot()?;
+            let preserved = Some(Pending::Preserved);
+            let page =
+                snapshot.by_height(Table::Pending, preserved, Height(0)..=up_to, after.as_ref(), limit)?;
+            Ok(Page::new(page.items.into_iter().map(|(_, txid)| txid).collect(), page.next))
+        })
+        .await?
+    }
+
+    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
+        self.run(move |core| core.expire_preservations(height, limit)).await?
+    }
+
+    async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
+        self.run(move |core| core.end_preservations(&preserved)).await?
+    }
+
+    async fn prune_undo(
+        &self,
+        from: Option<Height>,
+        below: Height,
+        limit: usize,
+    ) -> Result<UndoDropped, StoreError> {
+        self.run(move |core| core.prune_undo(from, below, limit)).await?
+    }
+}

@@ -1,0 +1,183 @@
+//! What callers ask for.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use sapwood_rules::{PruneContext, spendability::SpendOverrides};
+use sapwood_types::{
+    AddressHash, BlockRules, External, Height, MinedIn, OutPoint, Spender, Tx, TxId, UtxoHash,
+};
+
+use crate::answer::{AddressKind, Cursor, Order};
+
+/// A transaction to store. Unless it is conflicting, its inputs are spent in the same write.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    /// The transaction.
+    pub tx: Tx,
+    /// The block it is mined in, if it is. Otherwise it is unmined since the height of the call.
+    pub mined_in: Option<MinedIn>,
+    /// Freeze all its outputs.
+    pub frozen: bool,
+    /// It is known to lose against another: it is stored, listed by its parents, and holds no output.
+    pub conflicting: bool,
+    /// Lock its outputs until block assembly accepts it or a block mines it.
+    pub locked: bool,
+    /// Take inputs whose parents are not stored on trust. For loading coins whose history is not there.
+    pub trust_inputs: bool,
+    /// Where its body lives, if not in the record.
+    pub external: Option<External>,
+    /// When it was seen, in milliseconds since 1970.
+    pub created_at: u64,
+}
+
+impl CreateRequest {
+    /// An unmined transaction.
+    pub fn unmined(tx: Tx) -> Self {
+        Self {
+            tx,
+            mined_in: None,
+            frozen: false,
+            conflicting: false,
+            locked: false,
+            trust_inputs: false,
+            external: None,
+            created_at: 0,
+        }
+    }
+
+    /// A transaction that is mined in a block on the longest chain.
+    pub fn mined(tx: Tx, block_id: u32, height: Height) -> Self {
+        let mined_in = MinedIn { block_id, height, subtree: 0, on_longest_chain: true };
+        Self { mined_in: Some(mined_in), ..Self::unmined(tx) }
+    }
+}
+
+/// Spend inputs of a stored transaction: all of them, or none.
+#[derive(Clone, Debug)]
+pub struct SpendRequest {
+    /// The transaction that spends.
+    pub child: TxId,
+    /// Which of its inputs.
+    pub inputs: Vec<SpendInput>,
+    /// Checks to pass over.
+    pub overrides: SpendOverrides,
+}
+
+/// One input to spend.
+#[derive(Clone, Copy, Debug)]
+pub struct SpendInput {
+    /// The number of the input.
+    pub vin: u32,
+    /// What it spends.
+    pub outpoint: OutPoint,
+    /// The hash the output must have, if the caller wants that checked.
+    pub expected: Option<UtxoHash>,
+}
+
+/// Take a spend back.
+#[derive(Clone, Copy, Debug)]
+pub struct Unspend {
+    /// The output.
+    pub outpoint: OutPoint,
+    /// Who must be spending it.
+    pub spender: Spender,
+}
+
+/// Mark transactions as mined in a block, or take that back.
+#[derive(Clone, Copy, Debug)]
+pub struct MineRequest {
+    /// The block, and whether it is on the longest chain.
+    pub block: MinedIn,
+    /// Take it back instead.
+    pub unset: bool,
+}
+
+/// Give a frozen output to another owner.
+#[derive(Clone, Debug)]
+pub struct Reassign {
+    /// The output.
+    pub outpoint: OutPoint,
+    /// The hash it must have now.
+    pub expected: UtxoHash,
+    /// The new owner's locking script or address bytes.
+    pub script: Bytes,
+    /// The new owner's payment credential, for chains that have them.
+    pub credential: Option<AddressHash>,
+}
+
+/// What becomes of transactions whose block is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollbackMode {
+    /// They are unmined again and wait for another block, as a node wants it.
+    Node,
+    /// Those the block brought are forgotten, as a follower of somebody else's node wants it.
+    Follower,
+}
+
+/// How to apply a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApplyOptions {
+    /// The chain's rules for this block.
+    pub rules: BlockRules,
+    /// The block's number in the store of the caller, if the caller numbers blocks. Otherwise the next free number is taken.
+    pub block_id: Option<u32>,
+    /// The records of transactions with more than so many bytes, or more than one page of outputs, say that their body lives outside.
+    /// Whoever sets this has put those bodies there before: the chain does, see its `BodyKeeper`. Nothing for none.
+    pub bodies_above: Option<u32>,
+}
+
+/// A page of the address index.
+#[derive(Clone, Debug)]
+pub struct AddressQuery {
+    /// By address or by payment credential.
+    pub kind: AddressKind,
+    /// Which one.
+    pub hash: AddressHash,
+    /// Oldest or newest first.
+    pub order: Order,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Asked whether records may still be deleted, at the last moment at which the answer counts.
+#[derive(Clone)]
+pub struct Permit(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Permit {
+    /// A permit that asks this. It is called while no other write can happen, so it must neither wait nor write.
+    pub fn new(may_delete: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may_delete))
+    }
+
+    /// Whether records may be deleted now.
+    pub fn is_given(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Permit")
+    }
+}
+
+/// Delete a batch of due records.
+#[derive(Clone, Debug)]
+pub struct DeleteDue {
+    /// Which.
+    pub txids: Vec<TxId>,
+    /// What they are judged by.
+    pub context: PruneContext,
+    /// Read the children too, and keep the record if they do not bear out what it remembers.
+    pub check_children: bool,
+    /// Saved in the same write as the deletions, if no record was spared.
+    pub save_cursor: Option<Cursor>,
+    /// Spare records whose body lives outside: the body has to go first.
+    pub spare_external: bool,
+    /// Asked in the write, before anything is deleted. If it is not given, nothing changes and the call ends with
+    /// [`StoreError::Stopped`](crate::StoreError::Stopped). `None` asks nothing.
+    pub permit: Option<Permit>,
+}

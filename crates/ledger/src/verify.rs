@@ -1,0 +1,393 @@
+//! Checks every record, every index, and how they belong together.
+//!
+//! One pass over the records computes the index entries they must have and checks that each is there; one pass over each index
+//! checks that every entry belongs to a record that has it. Both ways, so neither a missing nor a stray entry escapes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::ControlFlow,
+    sync::atomic::AtomicBool,
+};
+
+use bytes::Bytes;
+use sapwood_types::{Height, MasterPage, OutPoint, OutputPage, Slot, Spender, TxId, TxRecord, Undo};
+
+use crate::{
+    Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
+    changes::{CountChanges, Facts, IndexEntry, address_entries, listing, record_entries},
+    core::Core,
+    engine::{Scan, Table},
+    keys::{self, RecordKey},
+    read::Snapshot,
+    rolling::differs,
+    settled::Settled,
+    state::State,
+};
+
+/// How many records are read between two reports of progress.
+const PROGRESS_EVERY: u64 = 10_000;
+
+/// The pages of a record as they are stored.
+struct StoredRecord {
+    txid: TxId,
+    master: Bytes,
+    extras: Vec<Bytes>,
+}
+
+struct Verifier<'a> {
+    core: &'a Core,
+    snapshot: &'a Snapshot<'a>,
+    state: State,
+    report: VerifyReport,
+    found: CountChanges,
+    index_entries: BTreeMap<&'static str, u64>,
+    progress: &'a (dyn Fn(u64, u64) + Send + Sync),
+}
+
+impl Core {
+    pub(crate) fn verify(
+        &self,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<VerifyReport, StoreError> {
+        let writer = self.writer.lock();
+        let state = writer.state.clone();
+        let kept = writer.rolling.known.clone();
+        let snapshot = self.snapshot()?;
+        drop(writer);
+        let mut verifier = Verifier {
+            core: self,
+            snapshot: &snapshot,
+            state,
+            report: VerifyReport::default(),
+            found: CountChanges::default(),
+            index_entries: BTreeMap::new(),
+            progress,
+        };
+        verifier.records()?;
+        verifier.indexes()?;
+        verifier.undo_records()?;
+        verifier.counts()?;
+        if let Some(kept) = kept {
+            verifier.utxo_set(&kept)?;
+        }
+        Ok(verifier.report)
+    }
+}
+
+impl<'a> Verifier<'a> {
+    /// Reads all records; a record is complete when the next one begins.
+    fn records(&mut self) -> Result<(), StoreError> {
+        let mut current: Option<StoredRecord> = None;
+        self.snapshot.try_scan(&Scan::all(Table::Tx), |key, value| {
+            let value = Bytes::copy_from_slice(value);
+            match (RecordKey::parse(key), &mut current) {
+                (Some(RecordKey::Master(txid)), _) => {
+                    let next = StoredRecord { txid, master: value, extras: Vec::new() };
+                    if let Some(complete) = current.replace(next) {
+                        self.check_record(complete)?;
+                    }
+                }
+                (Some(RecordKey::Extra(txid, number)), Some(record))
+                    if record.txid == txid && number as usize == record.extras.len() + 1 =>
+                {
+                    record.extras.push(value);
+                }
+                (Some(RecordKey::Extra(txid, number)), _) => {
+                    self.report.problem(format!("page {number} of {txid} has no record"));
+                }
+                (None, _) => self.report.problem(format!("a record's key has {} bytes", key.len())),
+            }
+            Ok(())
+        })?;
+        if let Some(last) = current {
+            self.check_record(last)?;
+        }
+        self.show_progress();
+        Ok(())
+    }
+
+    fn show_progress(&self) {
+        let done = self.report.records;
+        (self.progress)(done, self.state.counts.records.max(done));
+    }
+
+    fn check_record(&mut self, record: StoredRecord) -> Result<(), StoreError> {
+        let StoredRecord { txid, master, extras } = record;
+        self.report.records += 1;
+        if self.report.records.is_multiple_of(PROGRESS_EVERY) {
+            self.show_progress();
+        }
+        let master = MasterPage::decode(master);
+        let extras: Result<Vec<OutputPage>, _> = extras.into_iter().map(OutputPage::decode).collect();
+        let parts = master.and_then(|master| extras.map(|extras| (master, extras)));
+        let parts = parts.and_then(|(master, extras)| {
+            TxRecord::assemble(txid, &master, &extras).map(|record| (master, extras, record))
+        });
+        match parts {
+            Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
+            Ok((master, extras, record)) => {
+                self.check_entries(txid, &master, &extras)?;
+                self.check_ties(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every index entry the record must have is there.
+    fn check_entries(
+        &mut self,
+        txid: TxId,
+        master: &MasterPage,
+        extras: &[OutputPage],
+    ) -> Result<(), StoreError> {
+        let facts = Facts::of_page(master);
+        self.found.add_facts(&facts, 1);
+        extras.iter().for_each(|page| self.found.add_slots(&page.slots, 1));
+        let mut wanted: Vec<IndexEntry> = record_entries(txid, &facts).into_iter().flatten().collect();
+        let pages = std::iter::once(&master.page).chain(extras);
+        for (number, page) in pages.enumerate() {
+            let side = (listing(master), page);
+            let indexing = self.core.options.address_index;
+            let listed =
+                address_entries(txid, number as u32, side, indexing, |_| true, |entry| wanted.push(entry));
+            if let Err(error) = listed {
+                self.report.problem(format!("outputs of transaction {txid} cannot be read: {error}"));
+            }
+        }
+        for entry in wanted {
+            let mut key = Vec::new();
+            let mut table = Table::Due;
+            keys::index(&entry, |in_table, bytes| (table, key) = (in_table, bytes.to_vec()));
+            *self.index_entries.entry(table.name()).or_default() += 1;
+            if !self.snapshot.contains(table, &key)? {
+                self.report.problem(format!("index entry {entry:?} of transaction {txid} is missing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record agrees with its parents and children.
+    fn check_ties(&mut self, record: &TxRecord) -> Result<(), StoreError> {
+        let mut set = WorkingSet::new(self.snapshot);
+        let txid = record.txid;
+        let mut problems = Vec::new();
+        let spenders = record.slots.iter().enumerate().filter_map(|(vout, slot)| match *slot {
+            Slot::Spent { spender, child_mined_at } => Some((vout as u32, spender, child_mined_at)),
+            _ => None,
+        });
+        for (vout, spender, remembered) in spenders {
+            let outpoint = OutPoint::new(txid, vout);
+            problems.extend(readable(check_child(&mut set, outpoint, spender, remembered))?);
+        }
+        for (vin, input) in record.body.inputs.iter().enumerate() {
+            let spender = Spender::new(txid, vin as u32);
+            problems.extend(readable(check_parent(&mut set, record, input.outpoint, spender))?);
+        }
+        if record.head.is_conflicting() && record.head.mined_at().is_some() {
+            problems.push("it lost against another transaction, and is mined".into());
+        }
+        for child in &record.head.conflicting_children {
+            let lost = set.master(*child).map(|child| child.map(|child| child.head.is_conflicting()));
+            if readable(lost.map(|lost| Some(lost == Some(true))))? == Some(false) {
+                problems.push(format!("it lists {child} as a loser, which is not one"));
+            }
+        }
+        problems
+            .into_iter()
+            .for_each(|problem| self.report.problem(format!("transaction {txid}: {problem}")));
+        Ok(())
+    }
+
+    /// Every entry of every index belongs to a record that has it. Each expected entry was found above, so equal numbers prove
+    /// it; only if they differ are the stray entries looked for one by one.
+    fn indexes(&mut self) -> Result<(), StoreError> {
+        for table in [Table::Due, Table::Pending, Table::Address] {
+            let mut entries = 0;
+            self.snapshot.try_scan(&Scan::all(table), |_, _| {
+                entries += 1;
+                Ok(())
+            })?;
+            self.report.index_entries += entries;
+            let expected = self.index_entries.get(table.name()).copied().unwrap_or(0);
+            if entries != expected {
+                self.report.problem(format!("index {} has {entries} entries, not {expected}", table.name()));
+                self.name_stray(table)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names stray entries as long as there is room for them in the report: each one takes reading a record.
+    fn name_stray(&mut self, table: Table) -> Result<(), StoreError> {
+        let mut result = Ok(());
+        self.snapshot.scan(&Scan::all(table), |key, _| {
+            if self.report.is_full() {
+                return ControlFlow::Break(());
+            }
+            result = self.check_stray(table, key);
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        result
+    }
+
+    fn check_stray(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let txid = match table {
+            Table::Due => keys::parse_due(key).map(|(_, txid)| txid),
+            Table::Pending => key.get(1..).and_then(keys::parse_due).map(|(_, txid)| txid),
+            _ => keys::parse_address(key).map(|outpoint| outpoint.txid),
+        };
+        let Some(txid) = txid else {
+            self.report.problem(format!("a key of {} has {} bytes", table.name(), key.len()));
+            return Ok(());
+        };
+        let entries = readable(self.entries_of(txid).map(Some))?;
+        if entries.is_some_and(|entries| !entries.contains(key)) {
+            self.report.problem(format!("index {} has a stray entry for {txid}", table.name()));
+        }
+        Ok(())
+    }
+
+    fn entries_of(&self, txid: TxId) -> Result<HashSet<Vec<u8>>, StoreError> {
+        let mut set = WorkingSet::new(self.snapshot);
+        let Some((master, extras)) = set.pages(txid)? else { return Ok(HashSet::new()) };
+        let mut entries: Vec<IndexEntry> =
+            record_entries(txid, &Facts::of_page(&master)).into_iter().flatten().collect();
+        let pages = std::iter::once(&master.page).chain(extras.iter().map(AsRef::as_ref));
+        for (number, page) in pages.enumerate() {
+            let side = (listing(&master), page);
+            let indexing = self.core.options.address_index;
+            // Unreadable outputs were reported with their record.
+            let _ =
+                address_entries(txid, number as u32, side, indexing, |_| true, |entry| entries.push(entry));
+        }
+        let mut keys = HashSet::new();
+        for entry in &entries {
+            keys::index(entry, |_, key| keys.extend([key.to_vec()]));
+        }
+        Ok(keys)
+    }
+
+    /// The undo records form a chain from the last applied block down to the floor.
+    fn undo_records(&mut self) -> Result<(), StoreError> {
+        let mut undo = BTreeMap::new();
+        self.snapshot.try_scan(&Scan::all(Table::Undo), |key, value| {
+            match (keys::parse_undo(key), Undo::decode(Bytes::copy_from_slice(value))) {
+                (Some(height), Ok(record)) => {
+                    undo.insert(height, (record.block, record.previous));
+                }
+                (_, Err(error)) => {
+                    self.report.problem(format!("undo record {key:02x?} cannot be read: {error}"));
+                }
+                (None, _) => {
+                    self.report.problem(format!("an undo record's key has {} bytes", key.len()));
+                }
+            }
+            Ok(())
+        })?;
+        let Some(chain) = self.state.chain else { return Ok(()) };
+        let mut expected = Some(chain.last);
+        while let Some(block) = expected {
+            if block.height < chain.undoable_from() {
+                break;
+            }
+            match undo.get(&block.height) {
+                Some((of, previous)) if *of == block => expected = *previous,
+                Some((of, _)) => {
+                    self.report.problem(format!("undo of {} is for {of}, not {block}", block.height));
+                    break;
+                }
+                None => {
+                    self.report.problem(format!("the undo record of {block} is missing"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Result<(), StoreError> {
+        let stored = self.state.counts;
+        let found = Counts::default().changed(&self.found);
+        // Spent outputs of pruned records are counted, but gone.
+        let found = Counts { spent: found.spent.max(stored.spent), ..found };
+        if found != stored {
+            self.report.problem(format!("the store counts {stored:?}, but there are {found:?}"));
+        }
+        let stored = self.snapshot.settled()?;
+        let found = Settled::from_iter(std::mem::take(&mut self.found.settled));
+        let heights: BTreeSet<Height> = stored.iter().chain(found.iter()).map(|(height, _)| height).collect();
+        for height in heights {
+            let (stored, found) = (stored.at(height), found.at(height));
+            if stored != found {
+                self.report.problem(format!(
+                    "the store counts {stored} records that settled at height {height}, but there are {found}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures kept with each write are those of the records.
+    fn utxo_set(&mut self, kept: &UtxoSet) -> Result<(), StoreError> {
+        let (with_hash, records) = (kept.hash.is_some(), self.report.records);
+        let go_on = |_, _| ControlFlow::Continue(());
+        let stop = AtomicBool::new(false);
+        let counted = self.core.count_utxo_set(self.snapshot, with_hash, records, &go_on, &stop);
+        let counted = readable(counted.map(|counted| Some(UtxoSet { last: kept.last, ..counted })))?;
+        if let Some(counted) = counted.filter(|counted| differs(kept, counted)) {
+            self.report.problem(format!("the store keeps a UTXO set of {kept}, but there are {counted}"));
+        }
+        Ok(())
+    }
+}
+
+/// Nothing, where a record cannot be read that another one leads to: it is reported when its own turn comes, and what is
+/// broken must not keep the rest from being checked.
+fn readable<T>(found: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match found {
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        other => other,
+    }
+}
+
+/// What is wrong between an output and the transaction that spends it.
+fn check_child(
+    set: &mut WorkingSet,
+    outpoint: OutPoint,
+    spender: Spender,
+    remembered: Option<Height>,
+) -> Result<Option<String>, StoreError> {
+    let Some(child) = set.master(spender.child)? else {
+        let dangling = remembered.is_none();
+        return Ok(
+            dangling.then(|| format!("{outpoint} is spent by {spender}, which is neither stored nor mined"))
+        );
+    };
+    let mined_at = child.head.mined_at();
+    if mined_at != remembered {
+        return Ok(Some(format!("{outpoint} remembers {spender} at {remembered:?}, it is at {mined_at:?}")));
+    }
+    if child.head.is_conflicting() {
+        return Ok(Some(format!("{outpoint} is spent by {spender}, which has lost")));
+    }
+    let inputs = set.inputs(spender.child)?;
+    let spends = inputs.get(spender.vin as usize) == Some(&outpoint);
+    Ok((!spends).then(|| format!("{outpoint} is spent by {spender}, which does not spend it")))
+}
+
+/// What is wrong between an input and the transaction it spends from.
+fn check_parent(
+    set: &mut WorkingSet,
+    record: &TxRecord,
+    outpoint: OutPoint,
+    spender: Spender,
+) -> Result<Option<String>, StoreError> {
+    let Some(parent) = set.master(outpoint.txid)? else { return Ok(None) };
+    let lost = record.head.is_conflicting();
+    // That a loser is not listed proves nothing: a parent that comes back after it was pruned does not know of it.
+    if !lost && parent.head.conflicting_children.contains(&record.txid) {
+        return Ok(Some(format!("it has not lost, but its parent {} lists it as a loser", outpoint.txid)));
+    }
+    let held = matches!(set.slot(outpoint)?, Some(Slot::Spent { spender: by, .. }) if by == spender);
+    Ok((lost && held).then(|| format!("it lost against another transaction, and holds {outpoint}")))
+}

@@ -1,0 +1,355 @@
+//! Writing: each operation is a transition run by the one writer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sapwood_rules::Policy;
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
+
+use crate::{
+    Applied, AppliedBlocks, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest,
+    DeleteError, FreezeError, Ledger, MineError, MineRequest, PreserveError, Reassign, ReassignError,
+    RollbackError, RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, StoreWrite, Unspend,
+    UnspendError, WorkingSet,
+    beside::beside,
+    core::Core,
+    engine::{Table, WriteSet},
+    error::ItemError,
+    keys,
+    state::Chain,
+    transition::{
+        block, conflict, create, freeze, mine, preserve,
+        rollback::{self, Extent, RollbackOutcome},
+        spend,
+    },
+    writer::{Change, PoisonOnPanic, Prepared, Writer},
+};
+
+impl Core {
+    pub(crate) fn apply_block(&self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        let _pass = self.gate.block();
+        self.check_room()?;
+        self.change(|change| change.apply_block(block, options))
+    }
+
+    /// Applies blocks in a row: while one is being written, the next is worked on. The lock is held from the first to the last.
+    fn apply_blocks(&self, blocks: &[(Arc<Block>, ApplyOptions)]) -> AppliedBlocks {
+        let mut done = AppliedBlocks::default();
+        let _pass = self.gate.block();
+        let mut lock = self.writer.lock();
+        let writer: &mut Writer = &mut lock;
+        let _whole = PoisonOnPanic(self);
+        let mut under_way: Option<(Applied, WriteSet, Prepared)> = None;
+        let mut written: Option<Prepared> = None;
+        for next in blocks.iter().map(Some).chain([None]) {
+            let prepare = |writer: &Writer, under_way: Option<&Prepared>| {
+                let (block, options) = next?;
+                let apply = |change: &mut Change| {
+                    self.check_room()?;
+                    change.apply_block(block, *options)
+                };
+                Some(self.prepare(writer, under_way, apply))
+            };
+            let prepared = match under_way.take() {
+                None => self.check_poison().map(|()| prepare(writer, None)),
+                Some((applied, writes, current)) => {
+                    let large = self.is_large(current.changes.masters.len());
+                    let commit = || {
+                        // What was written before this is all in place: to give its memory back takes time, too.
+                        drop(written.take());
+                        self.commit(writes, &current)?;
+                        self.remember(&current, &writer.cache);
+                        Ok(())
+                    };
+                    let (committed, prepared) = beside(large, commit, || prepare(writer, Some(&current)));
+                    committed.map(|()| {
+                        self.make_current(writer, &current);
+                        written = Some(current);
+                        done.applied.push(applied);
+                        prepared
+                    })
+                }
+            };
+            match prepared.map_err(ApplyError::from).and_then(Option::transpose) {
+                Ok(Some((applied, Some((writes, prepared))))) => {
+                    under_way = Some((applied, writes, prepared))
+                }
+                // A block that changes nothing has nothing to wait for.
+                Ok(Some((applied, None))) => done.applied.push(applied),
+                Ok(None) => {}
+                Err(error) => {
+                    done.refused = Some(error);
+                    return done;
+                }
+            }
+        }
+        done
+    }
+
+    fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.change(|change| {
+            let last = change.state.last();
+            let first = change.state.chain.map(|chain| chain.first);
+            let down_to = match rollback::check_extent(target, last.as_ref(), first, change.state.floor())? {
+                Extent::Nothing => {
+                    let nothing = (Vec::new(), Vec::new(), Vec::new());
+                    let (unmined, forgotten, conflicting) = nothing;
+                    return Ok(RolledBack { last, blocks: 0, unmined, forgotten, conflicting });
+                }
+                Extent::Above(height) => Some(height),
+                Extent::Everything => None,
+            };
+            if let Some(height) = down_to {
+                let above = self.read_undo(height.next())?;
+                let above = above.ok_or(RollbackError::UndoMissing { height: height.next() })?;
+                rollback::check_target(target, above.previous.as_ref())?;
+            }
+            let mut outcome = RollbackOutcome::default();
+            let mut reached = last;
+            while let Some(block) = reached.filter(|block| down_to.is_none_or(|height| block.height > height))
+            {
+                let undo = self.read_undo(block.height)?;
+                let undo = undo.ok_or(RollbackError::UndoMissing { height: block.height })?;
+                rollback::undo_block(&mut change.set, &undo, mode, &mut outcome)?;
+                change.undone.push(block.height);
+                reached = undo.previous;
+            }
+            change.state.chain = change.state.chain.zip(reached).map(|(chain, last)| Chain { last, ..chain });
+            let RollbackOutcome { unmined, forgotten, conflicting } = outcome;
+            let blocks = change.undone.len() as u32;
+            Ok(RolledBack { last: reached, blocks, unmined, forgotten, conflicting })
+        })
+    }
+}
+
+impl Change<'_> {
+    fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        let last = self.state.last();
+        block::check_next(block, last.as_ref())?;
+        let id = block::next_block_id(block, self.state.greatest_block_id, options.block_id)?;
+        let mark = BlockMark { id, height: block.height, hash: block.hash };
+        let outcome = block::apply(&mut self.set, block, mark, last, options, &self.policy)?;
+        let (first, floor) =
+            self.state.chain.map_or((block.height, block.height), |chain| (chain.first, chain.floor));
+        let floor = floor.max(block.height.minus(self.policy.reorg_window));
+        self.state.chain = Some(Chain { last: mark, first, floor });
+        self.state.greatest_block_id = self.state.greatest_block_id.max(id);
+        let applied = Applied {
+            block: mark,
+            created: outcome.undo.created.len(),
+            mined: outcome.undo.mined.len(),
+            conflicting: outcome.conflicting,
+        };
+        self.undo = Some(outcome.undo);
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl StoreWrite for Ledger {
+    async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
+        self.run(move |core| {
+            let touched: Vec<TxId> = batch
+                .iter()
+                .flat_map(|item| item.tx.inputs.iter().map(|input| input.outpoint.txid).chain([item.tx.txid]))
+                .collect();
+            core.check_room()?;
+            core.change_each(
+                &batch,
+                |change| change.set.load_readable(touched),
+                |set, policy, item| create::create(set, item, height, policy),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
+        self.run(move |core| {
+            let touched: Vec<TxId> = batch
+                .iter()
+                .flat_map(|item| item.inputs.iter().map(|input| input.outpoint.txid).chain([item.child]))
+                .collect();
+            core.change_each(
+                &batch,
+                |change| change.set.load_readable(touched),
+                |set, _, item| spend::spend(set, item, height),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
+        self.run(move |core| {
+            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
+            core.change_each(
+                &batch,
+                |change| change.set.load_readable(touched),
+                |set, _, item| spend::unspend(set, item),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn set_mined(
+        &self,
+        txids: Vec<TxId>,
+        request: MineRequest,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.each_tx(txids, move |set, _, txid| mine::set_mined(set, *txid, request, height))
+            .await
+            .map(|_| ())
+    }
+
+    async fn mark_on_longest_chain(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<(), MineError> {
+        self.each_tx(txids, move |set, _, txid| mine::mark_on_longest_chain(set, *txid, on, height))
+            .await
+            .map(|_| ())
+    }
+
+    async fn set_conflicting(
+        &self,
+        txids: Vec<TxId>,
+        on: bool,
+        height: Height,
+    ) -> BatchResult<Vec<TxId>, ConflictError> {
+        self.each_tx(txids, move |set, _, txid| conflict::set_conflicting(set, *txid, on, height))
+            .await
+            .map(|changed| changed.into_iter().flatten().collect())
+    }
+
+    async fn resolve_conflicts(
+        &self,
+        winners: Vec<TxId>,
+        height: Height,
+    ) -> Result<Vec<TxId>, ConflictError> {
+        self.run(move |core| core.change(|change| conflict::resolve_all(&mut change.set, &winners, height)))
+            .await?
+    }
+
+    async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError> {
+        self.each_tx(txids, move |set, _, txid| freeze::set_locked(set, *txid, on)).await.map(|_| ())
+    }
+
+    async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.each_output(outpoints, freeze::freeze).await
+    }
+
+    async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+        self.each_output(outpoints, freeze::unfreeze).await
+    }
+
+    async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
+        self.run(move |core| {
+            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
+            core.change_each(
+                &batch,
+                |change| change.set.load_readable(touched),
+                |set, policy, item| freeze::reassign(set, item, height, policy),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+
+    async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
+        self.each_tx(txids, move |set, _, txid| Ok(preserve::preserve(set, *txid, until)?))
+            .await
+            .map(|present| present.into_iter().filter(|present| *present).count())
+    }
+
+    async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError> {
+        self.each_tx(txids, move |set, _, txid| preserve::delete(set, *txid)).await.map(|_| ())
+    }
+
+    async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
+        self.run(move |core| core.apply_block(&block, options)).await?
+    }
+
+    async fn apply_blocks(&self, blocks: Vec<(Arc<Block>, ApplyOptions)>) -> AppliedBlocks {
+        let done = self.run(move |core| core.apply_blocks(&blocks)).await;
+        done.unwrap_or_else(|error| AppliedBlocks { applied: Vec::new(), refused: Some(error.into()) })
+    }
+
+    async fn roll_back(
+        &self,
+        target: Option<(Height, BlockHash)>,
+        mode: RollbackMode,
+    ) -> Result<RolledBack, RollbackError> {
+        self.run(move |core| core.roll_back(target, mode)).await?
+    }
+
+    async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
+        self.run(move |core| {
+            let mut writes = WriteSet::default();
+            for (name, note) in notes {
+                match note {
+                    Some(note) => writes.put(Table::Meta, &keys::note(&name), &note),
+                    None => writes.delete(Table::Meta, &keys::note(&name)),
+                }
+            }
+            core.commit_rows(writes)
+        })
+        .await?
+    }
+
+    async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+        policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
+        self.run(move |core| {
+            if core.is_read_only() {
+                return core.check_poison();
+            }
+            *core.policy.write() = policy;
+            Ok(())
+        })
+        .await?
+    }
+}
+
+impl Ledger {
+    /// One item for each transaction id.
+    async fn each_tx<T, E>(
+        &self,
+        txids: Vec<TxId>,
+        operation: impl Fn(&mut WorkingSet, &Policy, &TxId) -> Result<T, E> + Send + 'static,
+    ) -> BatchResult<Vec<T>, E>
+    where
+        T: Send + 'static,
+        E: ItemError + Send + 'static,
+    {
+        self.run(move |core| {
+            core.change_each(&txids, |change| change.set.load_readable(txids.iter().copied()), operation)
+        })
+        .await?
+    }
+
+    /// One item for each output.
+    async fn each_output(
+        &self,
+        outpoints: Vec<OutPoint>,
+        operation: impl Fn(&mut WorkingSet, OutPoint) -> Result<(), FreezeError> + Send + 'static,
+    ) -> BatchResult<(), FreezeError> {
+        self.run(move |core| {
+            core.change_each(
+                &outpoints,
+                |change| change.set.load_readable(outpoints.iter().map(|outpoint| outpoint.txid)),
+                |set, _, outpoint| operation(set, *outpoint),
+            )
+        })
+        .await?
+        .map(|_| ())
+    }
+}

@@ -1,0 +1,108 @@
+//! What block files have besides the best chain.
+
+use std::ops::ControlFlow;
+
+use sapwood_sources::{BlockSource, bitcoin::Network};
+use sapwood_types::Height;
+
+use sapwood_testing::regtest::{file, hash, longer, spoilt};
+
+use crate::bitcoin::data::Files;
+
+const REGTEST: Network = Network::Regtest;
+
+fn refresh(source: &sapwood_sources::bitcoin::BlkSource) {
+    source.refresh(|_| ControlFlow::Continue(())).unwrap();
+}
+
+#[tokio::test]
+async fn c1_rejected_branch_is_named_while_it_has_more_work_than_the_best_chain() {
+    let trunk = longer(&[], "trunk", 6);
+    let bad = longer(&spoilt(&trunk, "bad"), "on it", 53);
+    let files = Files::of(&file(&bad));
+    let source = files.open(REGTEST);
+    assert_eq!(source.survey().await.unwrap().rejected, None);
+    source.reject(&hash(&bad[6]).parse().unwrap()).await.unwrap();
+    let view = source.survey().await.unwrap();
+    let branch = view.rejected.unwrap();
+    assert_eq!((branch.block.height, branch.block.hash.to_string()), (Height(6), hash(&bad[6])));
+    assert_eq!((branch.descendants, view.best_height), (53, Some(Height(59))));
+    assert_eq!(view.tip.unwrap().height, Height(5));
+    // As much work is not more.
+    files.write(1, &file(&longer(&trunk, "good", 54)[6..]));
+    refresh(&source);
+    let view = source.survey().await.unwrap();
+    assert_eq!((view.rejected, view.tip.unwrap().height), (None, Height(59)));
+}
+
+#[tokio::test]
+async fn c1_gap_in_the_files_is_named_until_the_missing_block_comes() {
+    let chain = longer(&[], "block", 27);
+    let files = Files::of(&file(&[&chain[..24], &chain[25..]].concat()));
+    let source = files.open(REGTEST);
+    let view = source.survey().await.unwrap();
+    let gap = view.gap.unwrap();
+    assert_eq!(
+        (gap.missing.to_string(), gap.child.to_string(), gap.waiting),
+        (hash(&chain[24]), hash(&chain[25]), 2)
+    );
+    assert_eq!((view.tip.unwrap().height, view.best_height), (Height(23), Some(Height(26))));
+    files.write(1, &file(&chain[24..25]));
+    refresh(&source);
+    let view = source.survey().await.unwrap();
+    assert_eq!((view.gap, view.tip.unwrap().height, view.best_height), (None, Height(26), Some(Height(26))));
+}
+
+/// A branch that lost long ago and whose beginning is no longer in the files does not stall the follower.
+/// An operator who is told of a gap puts the good file in the place of the damaged one, which has the same length.
+#[tokio::test]
+async fn c1_gap_of_a_damaged_file_ends_when_the_file_is_repaired_in_place() {
+    let chain = longer(&[], "block", 40);
+    let good = file(&chain);
+    let (from, to) = (file(&chain[..20]).len() - 50, file(&chain[..22]).len() + 50);
+    let mut damaged = good.clone();
+    damaged[from..to].fill(0xee);
+    let files = Files::of(&damaged);
+    let source = files.open(REGTEST);
+    let view = source.survey().await.unwrap();
+    assert!(view.gap.is_some() && view.tip.unwrap().height < Height(20), "{view:?}");
+    let blocks = source.report().blocks;
+    assert!(blocks < 40, "{blocks} blocks");
+    assert_eq!(source.survey().await.unwrap().gap, view.gap);
+    assert_eq!(
+        (source.report().blocks, source.report().copies),
+        (blocks, 0),
+        "reading again finds no copies"
+    );
+    files.write(0, &good);
+    let view = source.survey().await.unwrap();
+    assert_eq!((view.gap, view.tip.unwrap().hash.to_string()), (None, hash(&chain[39])));
+    assert_eq!((source.report().copies, source.report().notes), (0, vec![]));
+    // The blocks around the damage can be read.
+    for block in &chain[18..24] {
+        let hash = hash(block).parse().unwrap();
+        assert!(source.block(&hash).await.unwrap().is_some(), "{hash}");
+    }
+}
+
+#[tokio::test]
+async fn c1_blocks_without_a_parent_that_are_older_than_the_tip_are_no_gap() {
+    let chain = longer(&[], "block", 20);
+    let stale = longer(&chain[..10], "stale", 3);
+    let files = Files::of(&file(&[&chain[..], &stale[11..]].concat()));
+    let source = files.open(REGTEST);
+    assert_eq!((source.report().unconnected, source.survey().await.unwrap().gap), (2, None));
+}
+
+/// The copy that was rejected may have been damaged.
+#[tokio::test]
+async fn m15_another_copy_of_a_rejected_block_is_tried_again() {
+    let chain = longer(&[], "block", 5);
+    let files = Files::of(&file(&chain));
+    let source = files.open(REGTEST);
+    source.reject(&hash(&chain[3]).parse().unwrap()).await.unwrap();
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(2));
+    files.write(1, &file(&chain[3..4]));
+    refresh(&source);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(4));
+}

@@ -1,0 +1,13 @@
+//! The integration tests of this crate, in one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: to panic is how they fail"
+)]
+
+mod golden;
+mod hex;
+mod hostile;
+mod roundtrip;
+mod strategies;
