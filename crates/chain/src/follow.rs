@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     ops::ControlFlow,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,6 +24,10 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause before a block that the source stands by is tried again if that takes a rollback: everyone would see the chain go
 /// back and forth.
 pub const LONGEST_REFUSAL: Duration = Duration::from_secs(600);
+/// A source that has not answered for this long counts as unreachable, and is still waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+/// The same for a source that is to deliver a block, which may be large.
+const BLOCK_WITHIN: Duration = Duration::from_secs(30);
 /// How often a failure that lasts is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -281,7 +286,28 @@ impl Follower {
 
     /// The source's answer, unless asked to stop before it comes.
     async fn ask<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, ChainError> {
-        Ok(self.stop.or(answer).await.unwrap_or(Err(SourceError::Interrupted))?)
+        Ok(self.wait_for(ANSWER_WITHIN, answer).await.unwrap_or(Err(SourceError::Interrupted))?)
+    }
+
+    /// Waits for the source. One that takes longer than `within` is shown as unreachable until it answers. `None` if asked to stop before.
+    async fn wait_for<T>(&self, within: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        let (asked, mut answer) = (tokio::time::Instant::now(), pin!(self.stop.or(answer)));
+        loop {
+            if let Ok(answer) = tokio::time::timeout(within, &mut answer).await {
+                return answer;
+            }
+            // To open a source can take long: that is a state of its own.
+            if self.progress.borrow().source.last_contact.is_none() {
+                continue;
+            }
+            let seconds = asked.elapsed().as_secs();
+            let source = self.source.name();
+            if seconds < 2 * within.as_secs() {
+                warn!(source, seconds, "the source does not answer; waiting for it");
+            }
+            self.health(|health| health.failed(format!("{source} has not answered for {seconds} s")));
+            self.chain.events().enter(ChainState::Stalled);
+        }
     }
 
     /// Why the source's chain is not to be tried again yet. `None` if it is.
@@ -302,7 +328,7 @@ impl Follower {
 
     /// Notes a failure where it can be seen, and says how long to pause. An error if trying again is no use.
     fn take_failure(&self, error: ChainError, rounds: &mut Rounds) -> Result<Duration, ChainError> {
-        let pause = rounds.pause;
+        let mut pause = rounds.pause;
         rounds.pause = (pause * 2).min(LONGEST_PAUSE);
         if error.is_no_room() {
             // The state stays as it is: pruning is what makes room.
@@ -320,22 +346,24 @@ impl Follower {
                 self.health(|health| health.below_floor = Some(below));
                 let until = tokio::time::Instant::now() + LONGEST_PAUSE;
                 rounds.held = Some(Held { block: None, tip: Some(tip.hash), until });
+                pause = Duration::ZERO;
             }
             ChainError::BadBlock { height, hash, cause, on_top, .. } => {
                 let held = ChainPoint::new(*height, *hash);
                 self.health(|health| health.insists(held, cause.to_string()));
                 // To try the block after the last applied one costs a look at it, and changes nothing.
-                let pause = if *on_top { self.options.retry_refused } else { rounds.refusal };
-                rounds.refusal = (pause * 2).min(LONGEST_REFUSAL);
-                let until = tokio::time::Instant::now() + pause;
+                let retry = if *on_top { self.options.retry_refused } else { rounds.refusal };
+                rounds.refusal = (retry * 2).min(LONGEST_REFUSAL);
+                let until = tokio::time::Instant::now() + retry;
                 rounds.held = Some(Held { block: Some(held), tip: None, until });
+                pause = Duration::ZERO;
             }
             _ => return Err(error),
         }
         self.chain.events().enter(ChainState::Stalled);
         self.log_failure(&error, rounds);
-        // Where it is held, the next round waits.
-        Ok(if rounds.held.is_some() { Duration::ZERO } else { pause })
+        // After a chain that is held no pause is needed: the next round waits.
+        Ok(pause)
     }
 
     /// Logs a failure that is another one than before, or has lasted.
@@ -432,7 +460,7 @@ impl Follower {
                     looked = Instant::now();
                     self.look().await?;
                 }
-                let next = self.stop.or(reader.next_run(LONGEST_RUN)).await;
+                let next = self.wait_for(BLOCK_WITHIN, reader.next_run(LONGEST_RUN)).await;
                 let Some(next) = next else { return Ok(ControlFlow::Break(())) };
                 let run = match next {
                     Ok(run) => run,

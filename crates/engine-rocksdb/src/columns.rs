@@ -20,7 +20,7 @@ const DELETION_TRIGGER: usize = 2048;
 const DELETED_SHARE: f64 = 0.5;
 
 /// The start of an address key that all keys of one owner share.
-const ADDRESS_PREFIX: usize = 29;
+pub(crate) const ADDRESS_PREFIX: usize = 29;
 
 fn column_options(table: Table, options: &RocksOptions, cache: &Cache) -> Options {
     let mut blocks = BlockBasedOptions::default();

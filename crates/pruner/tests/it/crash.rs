@@ -405,12 +405,14 @@ async fn crash_kill_9_while_holds_are_written_keeps_each_or_knows_nothing_of_it(
                 break;
             }
         }
+        // The pruner writes at its start, and a job may write between enabling and stopping: that changes nothing of this.
+        known.dedup();
         known
     };
     let (before, after) = (known_after("before-write").await, known_after("after-write").await);
     assert!(before.len() > 8, "only {} writes", before.len());
     // What the write before had done is there when the next one begins, and nothing of the next one.
-    assert_eq!(before[1..before.len() - 1], after[..after.len() - 2]);
+    assert_eq!(before, after);
     assert_eq!(before[0], "true []");
     let last = "true [(\"persister\", Some(Height(4))), (\"operator-1\", Some(Height(1))), (\"operator-3\", Some(Height(3)))]";
     assert_eq!((before.last().unwrap().as_str(), after.last().unwrap().as_str()), (last, last));

@@ -176,6 +176,63 @@ async fn c1_pause_between_two_tries_is_bounded() {
     following.end().await;
 }
 
+/// A file system that hangs, a node that is stopped: no error comes, and no answer either.
+#[tokio::test(start_paused = true)]
+async fn c1_source_that_does_not_answer_is_unreachable_until_it_does() {
+    let node = Node::new(RollbackMode::Follower);
+    let source = Scripted::new(false);
+    let trunk = longer(&[], "trunk", 10);
+    source.prefer(&trunk[..5]);
+    let following = node.start_with(source.clone(), FollowOptions::default());
+    following.reaches(&node, &trunk[4].hash.to_string()).await;
+    source.be_silent(true);
+    let asked = tokio::time::Instant::now();
+    let health = following.until("unreachable", is(SourceState::Unreachable)).await.source;
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(health.unreachable.unwrap().error.contains("has not answered for 4 s"));
+    assert_eq!(node.events.state(), ChainState::Stalled);
+    source.prefer(&trunk);
+    source.be_silent(false);
+    following.reaches(&node, &trunk[9].hash.to_string()).await;
+    following.until("following", is(SourceState::Following)).await;
+    following.end().await;
+}
+
+/// A chain that is held until the source leaves it does not make a source that fails be asked without a pause.
+#[tokio::test(start_paused = true)]
+async fn c1_pause_between_two_tries_is_bounded_while_a_fork_below_the_floor_is_held() {
+    let node = Node::with(Default::default(), Policy::with_retention(4));
+    let source = Scripted::new(false);
+    let trunk = longer(&[], "trunk", 5);
+    let old = longer(&trunk, "old", 10);
+    source.prefer(&old);
+    let following = node.start_with(source.clone(), FollowOptions::default());
+    following.reaches(&node, &old[14].hash.to_string()).await;
+    source.prefer(&longer(&trunk, "new", 20));
+    following.until("below the floor", is(SourceState::BelowFloor)).await;
+    source.go_down(unreachable());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = source.come_up();
+    assert!((290..=310).contains(&asked), "asked {asked} times in ten minutes");
+    following.end().await;
+}
+
+/// A file that does not belong there forks below the floor, until the operator removes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn h4_fork_below_the_floor_ends_when_its_file_is_removed() {
+    let chain = regtest::longer(&[], "block", 30);
+    let files = Files::of(&regtest::file(&chain));
+    let node = Node::with(Default::default(), Policy::with_retention(4));
+    let following = node.start(Arc::new(crate::follow::data::open(REGTEST, [files.path()])));
+    following.reaches(&node, &regtest::hash(&chain[29])).await;
+    files.write(1, &regtest::file(&regtest::longer(&chain[..5], "stray", 60)[5..]));
+    following.until("below the floor", is(SourceState::BelowFloor)).await;
+    fs::remove_file(files.path().join("blk00001.dat")).unwrap();
+    following.until("following", is(SourceState::Following)).await;
+    following.reaches(&node, &regtest::hash(&chain[29])).await;
+    following.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn h4_directory_that_goes_away_and_comes_back_is_followed_on() {
     let chain = regtest::longer(&[], "block", 12);

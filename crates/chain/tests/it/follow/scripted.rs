@@ -12,6 +12,8 @@ use std::sync::Mutex;
 pub(crate) struct Scripted {
     state: Mutex<State>,
     takes_rejects: bool,
+    /// Calls do not return while this is set.
+    silent: tokio::sync::watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,8 @@ struct State {
 
 impl Scripted {
     pub(crate) fn new(takes_rejects: bool) -> Arc<Self> {
-        Arc::new(Scripted { state: Mutex::default(), takes_rejects })
+        let silent = tokio::sync::watch::channel(false).0;
+        Arc::new(Scripted { state: Mutex::default(), takes_rejects, silent })
     }
 
     /// Makes this branch the best one.
@@ -70,6 +73,11 @@ impl Scripted {
         let mut state = self.state.lock().unwrap();
         state.down = None;
         std::mem::take(&mut state.asked_in_vain)
+    }
+
+    /// Leaves calls without an answer, or answers them.
+    pub(crate) fn be_silent(&self, on: bool) {
+        self.silent.send_replace(on);
     }
 
     /// Lets a block write over older transactions.
@@ -107,6 +115,7 @@ impl BlockSource for Scripted {
     }
 
     async fn tip(&self) -> Result<Option<ChainPoint>, SourceError> {
+        self.silent.subscribe().wait_for(|silent| !silent).await.unwrap();
         self.up()?;
         let best = self.best();
         Ok(best.last().map(|hash| ChainPoint::new(Height(best.len() as u32 - 1), *hash)))

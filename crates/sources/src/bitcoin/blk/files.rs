@@ -52,14 +52,25 @@ impl BlockFile {
         Ok(BlockFile { path, key, read_to: 0, skipped: 0, seen: None })
     }
 
-    pub(crate) fn looks(&self) -> Result<Looks, SourceError> {
-        let about = fs::metadata(&self.path).map_err(SourceError::file(&self.path))?;
-        Ok(Looks { length: about.len(), changed: about.modified().ok() })
-    }
-
-    /// Whether it is a link to nothing. A file that was deleted leaves no link.
-    pub(crate) fn is_dangling(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok()
+    /// Returns what the file looks like now. `None` if there is no such file any more.
+    pub(crate) fn looks(&self) -> Result<Option<Looks>, SourceError> {
+        match fs::metadata(&self.path) {
+            // What was taken for a file is a directory with files again.
+            Ok(about) if about.is_dir() => Ok(None),
+            // Opening a pipe would wait for its writer, for as long as that takes.
+            Ok(about) if !about.is_file() => {
+                let problem = "it is neither a file nor a directory";
+                Err(SourceError::file(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, problem)))
+            }
+            Ok(about) => Ok(Some(Looks { length: about.len(), changed: about.modified().ok() })),
+            // A file that was deleted leaves no link.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&self.path).is_err() =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(SourceError::file(&self.path)(error)),
+        }
     }
 
     pub(crate) fn open(&self) -> Result<File, SourceError> {

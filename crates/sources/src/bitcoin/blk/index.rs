@@ -3,7 +3,8 @@
 //! # Correctness
 //! The best chain is the one with the most work; among equals the one that was complete first, as in Bitcoin Core. A block is
 //! connected as soon as its parent is, whatever order they come in. What has no known parent stays in
-//! [`waiting`](HeaderIndex::orphans), where it can be seen.
+//! [`waiting`](HeaderIndex::orphans), where it can be seen. A header stays known when the file with its block is deleted, because what a
+//! pruning node deletes is below what it keeps; but no chain ends with a block that is in no file.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -42,8 +43,10 @@ struct Entry {
     hash: BlockHash,
     parent: BlockHash,
     time: u32,
-    /// None for the root, unless it was found in a file.
+    /// `None` for the root, unless it was found in a file.
     location: Option<Location>,
+    /// Its block can be had: it was not in a file that was deleted.
+    present: bool,
     own_work: ChainWork,
     connected: Option<Connected>,
 }
@@ -70,9 +73,9 @@ pub(crate) struct HeaderIndex {
     rejected: HashSet<BlockHash>,
     /// The best chain, from the root up.
     best: Vec<usize>,
-    /// The connected block with the most work, rejected or not; of equals the first.
+    /// The connected block with the most work that is in a file, rejected or not; of equals the first.
     heaviest: usize,
-    /// The greatest height of a connected block.
+    /// The greatest height of a connected block that is in a file.
     highest: Height,
     root: ChainPoint,
 }
@@ -85,6 +88,7 @@ impl HeaderIndex {
             parent: BlockHash::default(),
             time: 0,
             location: None,
+            present: true,
             own_work: ChainWork::default(),
             connected: Some(Connected { height: root.height, work: ChainWork::default(), bad: false }),
         };
@@ -106,35 +110,50 @@ impl HeaderIndex {
     pub(crate) fn insert(&mut self, header: &Header, location: Location) {
         let hash = block_hash(header.block_hash());
         let parent = block_hash(header.prev_blockhash);
-        // A file that was damaged is read again.
-        if self.locations(&hash).contains(&location) {
-            return;
-        }
-        if let Some(known) = self.by_hash.get(&hash).and_then(|id| self.entries.get_mut(*id)) {
-            match known.location {
-                Some(_) => {
-                    self.copies.entry(hash).or_default().push(location);
-                    // The copy that was rejected may have been damaged.
-                    if self.rejected.remove(&hash) {
-                        self.choose_again();
-                    }
-                }
-                None => {
-                    known.location = Some(location);
-                    known.parent = parent;
-                    known.time = header.time;
-                }
-            }
+        if let Some(id) = self.by_hash.get(&hash).copied() {
+            self.insert_known(id, header, location);
             return;
         }
         let id = self.entries.len();
         let own_work = ChainWork::of(header);
         let location = Some(location);
-        self.entries.push(Entry { hash, parent, time: header.time, location, own_work, connected: None });
+        let (time, present, connected) = (header.time, true, None);
+        self.entries.push(Entry { hash, parent, time, location, present, own_work, connected });
         self.by_hash.insert(hash, id);
         match self.connected(&parent) {
             Some(_) => self.connect(id),
             None => self.waiting.entry(parent).or_default().push(id),
+        }
+    }
+
+    /// Notes where else a block lies.
+    fn insert_known(&mut self, id: usize, header: &Header, location: Location) {
+        let Some(known) = self.entries.get_mut(id) else { return };
+        let hash = known.hash;
+        match known.location {
+            None => {
+                known.location = Some(location);
+                known.parent = block_hash(header.prev_blockhash);
+                known.time = header.time;
+            }
+            // The file is there again, or another has it.
+            Some(_) if !known.present => {
+                (known.location, known.present) = (Some(location), true);
+                if let Some(connected) = known.connected {
+                    self.consider(id, connected);
+                }
+            }
+            Some(_) => {
+                // A file that was damaged is read again.
+                if self.locations(&hash).contains(&location) {
+                    return;
+                }
+                self.copies.entry(hash).or_default().push(location);
+                // The copy that was rejected may have been damaged.
+                if self.rejected.remove(&hash) {
+                    self.choose_again();
+                }
+            }
         }
     }
 
@@ -154,14 +173,22 @@ impl HeaderIndex {
                 entry.connected = Some(connected);
             }
             self.order.push(id);
-            self.highest = self.highest.max(connected.height);
-            if connected.work > self.work(self.heaviest) {
-                self.heaviest = id;
-            }
-            if !connected.bad && connected.work > self.best_work() {
-                self.choose(id);
-            }
+            self.consider(id, connected);
             next.extend(self.waiting.remove(&hash).unwrap_or_default());
+        }
+    }
+
+    /// Makes a connected block the tip if it is better than the one there is, and its block is in a file.
+    fn consider(&mut self, id: usize, connected: Connected) {
+        if self.entries.get(id).is_none_or(|entry| !entry.present) {
+            return;
+        }
+        self.highest = self.highest.max(connected.height);
+        if connected.work > self.work(self.heaviest) {
+            self.heaviest = id;
+        }
+        if !connected.bad && connected.work > self.best_work() {
+            self.choose(id);
         }
     }
 
@@ -210,9 +237,28 @@ impl HeaderIndex {
         self.choose_again();
     }
 
+    /// Forgets what lies in a file that was deleted or replaced. Headers stay known.
+    pub(crate) fn forget_file(&mut self, file: u32) {
+        self.copies.retain(|_, copies| {
+            copies.retain(|copy| copy.file != file);
+            !copies.is_empty()
+        });
+        for entry in &mut self.entries {
+            if entry.location.is_some_and(|location| location.file == file) {
+                match self.copies.get_mut(&entry.hash) {
+                    Some(copies) => entry.location = Some(copies.remove(0)),
+                    None => entry.present = false,
+                }
+            }
+        }
+        self.copies.retain(|_, copies| !copies.is_empty());
+        self.choose_again();
+    }
+
     /// Finds out again which blocks descend from rejected ones, and which chain of the others is the best.
     fn choose_again(&mut self) {
         self.best.truncate(1);
+        (self.heaviest, self.highest) = (0, self.root.height);
         for place in 0..self.order.len() {
             let Some(id) = self.order.get(place).copied() else { break };
             let Some(entry) = self.entries.get(id) else { continue };
@@ -222,10 +268,8 @@ impl HeaderIndex {
                 continue;
             };
             connected.bad = bad;
-            let work = connected.work;
-            if !bad && work > self.best_work() {
-                self.choose(id);
-            }
+            let connected = *connected;
+            self.consider(id, connected);
         }
     }
 
@@ -332,7 +376,7 @@ impl HeaderIndex {
 
     /// How many blocks were found, copies not counted.
     pub(crate) fn found(&self) -> usize {
-        self.entries.len() - usize::from(self.entries.first().is_some_and(|root| root.location.is_none()))
+        self.entries.iter().filter(|entry| entry.present && entry.location.is_some()).count()
     }
 
     /// How many blocks are connected but not on the best chain.

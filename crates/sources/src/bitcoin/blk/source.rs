@@ -1,6 +1,6 @@
 //! Block files as a source of blocks.
 
-use std::{io, ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bitcoin::{block::Header, hex::DisplayHex};
@@ -76,17 +76,12 @@ impl BlkSource {
         let shared = &self.0;
         let _alone = shared.reading.lock();
         self.add_new_files()?;
+        self.forget_lost_files()?;
         let mut todo = Vec::new();
         let state = shared.state.read();
         let gap = state.index.gap().is_some();
         for (number, file) in state.files.iter().enumerate() {
-            let looks = match file.looks() {
-                // A pruning node deletes its oldest files. Whoever wants a block of it is told then.
-                Err(SourceError::File { kind: io::ErrorKind::NotFound, .. }) if !file.is_dangling() => {
-                    continue;
-                }
-                looks => looks?,
-            };
+            let Some(looks) = file.looks()? else { continue };
             if file.seen != Some(looks) {
                 let mut file = BlockFile { seen: looks.if_telling(), ..file.clone() };
                 // What was damaged may have been repaired in place.
@@ -184,6 +179,20 @@ impl BlkSource {
         Ok(())
     }
 
+    /// Forgets the blocks of files that were deleted, as a pruning node does with its oldest, or that became shorter than what was read.
+    fn forget_lost_files(&self) -> Result<(), SourceError> {
+        let mut lost = Vec::new();
+        for (number, file) in self.0.state.read().files.iter().enumerate() {
+            let length = file.looks()?.map_or(0, |looks| looks.length);
+            if length < file.read_to {
+                lost.push(number);
+            }
+        }
+        let mut state = self.0.state.write();
+        lost.into_iter().for_each(|number| state.forget_file(number));
+        Ok(())
+    }
+
     /// Files that hold something, but no block at all, are surely not what was meant.
     fn refuse_if_nothing_is_a_block(&self) -> Result<(), SourceError> {
         let state = self.0.state.read();
@@ -202,6 +211,15 @@ impl BlkSource {
 }
 
 impl State {
+    /// Forgets what was read of a file. If it is there, all of it is read again.
+    fn forget_file(&mut self, number: usize) {
+        self.index.forget_file(number as u32);
+        if let (Some(file), Some(note)) = (self.files.get_mut(number), self.notes.get_mut(number)) {
+            (file.read_to, file.skipped, file.seen) = (0, 0, None);
+            *note = None;
+        }
+    }
+
     fn take_over(&mut self, number: usize, scan: FileScan) {
         for (header, location) in &scan.records {
             self.index.insert(header, *location);

@@ -11,6 +11,7 @@ use sapwood_sources::{
         convert::{self, ConvertError},
     },
 };
+use sapwood_testing::regtest;
 use sapwood_types::Height;
 
 use crate::bitcoin::data::{Files, cause, first_blocks, record};
@@ -301,4 +302,18 @@ fn a_link_to_nothing_is_an_error() {
     std::os::unix::fs::symlink("/no/such/file", &link).unwrap();
     let error = try_open(MAINNET, [files.path()]).unwrap_err();
     assert!(matches!(&error, SourceError::File { path, .. } if *path == link), "{error}");
+}
+
+/// To open a pipe waits for its writer: the follower would hang without a word.
+#[test]
+fn h4_pipe_among_the_files_is_refused_by_name() {
+    let chain = regtest::longer(&[], "block", 3);
+    let files = Files::of(&regtest::file(&chain));
+    let source = files.open(Network::Regtest);
+    let pipe = files.path().join("blk00001.dat");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = source.refresh(|_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(&error, SourceError::File { path, .. } if *path == pipe), "{error}");
+    std::fs::remove_file(&pipe).unwrap();
+    source.refresh(|_| ControlFlow::Continue(())).unwrap();
 }

@@ -106,3 +106,64 @@ async fn m15_another_copy_of_a_rejected_block_is_tried_again() {
     refresh(&source);
     assert_eq!(source.tip().await.unwrap().unwrap().height, Height(4));
 }
+
+/// A file that does not belong there, with a longer branch from far below, is removed by the operator.
+#[tokio::test]
+async fn h4_branch_whose_file_is_removed_is_left() {
+    let chain = longer(&[], "block", 40);
+    let stray = longer(&chain[..5], "stray", 60);
+    let files = Files::of(&file(&chain));
+    files.write(1, &file(&stray[5..]));
+    let source = files.open(REGTEST);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(64));
+    std::fs::remove_file(files.path().join("blk00001.dat")).unwrap();
+    refresh(&source);
+    let view = source.survey().await.unwrap();
+    assert_eq!((view.tip.unwrap().hash.to_string(), view.best_height), (hash(&chain[39]), Some(Height(39))));
+    assert_eq!((view.rejected, view.gap, source.report().blocks), (None, None, 40));
+    // It is followed again when it comes back, under another name, too.
+    for name in [1, 2] {
+        files.write(name, &file(&stray[5..]));
+        refresh(&source);
+        let tip = source.tip().await.unwrap().unwrap();
+        assert_eq!((tip.height, tip.hash.to_string()), (Height(64), hash(&stray[64])));
+        assert!(source.block(&tip.hash).await.unwrap().is_some());
+    }
+    // A copy is enough.
+    std::fs::remove_file(files.path().join("blk00001.dat")).unwrap();
+    refresh(&source);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(64));
+    assert!(source.block_at(Height(64)).await.unwrap().is_some());
+}
+
+/// A file that was cut ends the chain where it was cut, and is read again when it is whole.
+#[tokio::test]
+async fn h4_file_that_becomes_shorter_is_read_again() {
+    let chain = longer(&[], "block", 40);
+    let files = Files::of(&file(&chain));
+    let source = files.open(REGTEST);
+    files.write(0, &file(&chain[..10]));
+    refresh(&source);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(9));
+    files.write(0, &file(&chain));
+    refresh(&source);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(39));
+    assert!(source.block_at(Height(39)).await.unwrap().is_some());
+}
+
+/// In the place of the directory there is a file for a while.
+#[tokio::test]
+async fn h4_directory_that_was_a_file_for_a_while_is_read_again() {
+    let chain = longer(&[], "block", 10);
+    let files = Files::of(&file(&chain[..8]));
+    let source = files.open(REGTEST);
+    let (place, away) = (files.path().to_owned(), files.path().with_extension("away"));
+    std::fs::rename(&place, &away).unwrap();
+    std::fs::write(&place, "x").unwrap();
+    source.refresh(|_| ControlFlow::Continue(())).unwrap_err();
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&away, &place).unwrap();
+    files.write(1, &file(&chain[8..]));
+    refresh(&source);
+    assert_eq!(source.tip().await.unwrap().unwrap().height, Height(9));
+}
