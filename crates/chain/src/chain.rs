@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use sapwood_ledger::{
-    Applied, ApplyOptions, BatchResult, CreateError, CreateRequest, RollbackMode, RolledBack, Store,
+    Applied, ApplyOptions, BatchResult, CreateError, CreateRequest, Ledger, RollbackMode, RolledBack,
     StoreError,
 };
 use sapwood_sources::ChainPoint;
@@ -56,7 +56,7 @@ pub struct Chain {
 
 /// What applies blocks, one at a time.
 pub(crate) struct Worker {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Ledger,
     pub(crate) bodies: Option<Arc<dyn BodyKeeper>>,
     events: Events,
     options: ChainOptions,
@@ -85,13 +85,13 @@ impl Chain {
     /// The chain on `store`, which tells `events`. In async mode it needs a Tokio runtime.
     ///
     /// Everything of a transaction goes into its record, however large it is: see [`Chain::with_bodies`].
-    pub fn new(store: Arc<dyn Store>, events: Events, options: ChainOptions) -> Self {
+    pub fn new(store: Ledger, events: Events, options: ChainOptions) -> Self {
         Self::over(store, events, options, None)
     }
 
     /// The chain on `store`, with the bodies of large transactions outside it.
     pub fn with_bodies(
-        store: Arc<dyn Store>,
+        store: Ledger,
         events: Events,
         options: ChainOptions,
         bodies: Arc<dyn BodyKeeper>,
@@ -100,7 +100,7 @@ impl Chain {
     }
 
     fn over(
-        store: Arc<dyn Store>,
+        store: Ledger,
         events: Events,
         options: ChainOptions,
         bodies: Option<Arc<dyn BodyKeeper>>,
@@ -124,7 +124,7 @@ impl Chain {
     }
 
     /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Ledger {
         &self.worker.store
     }
 

@@ -33,6 +33,8 @@
 pub mod fixtures;
 pub mod model;
 pub mod state_machine;
+pub mod store;
 pub mod suite;
 
+pub use store::Store;
 pub use suite::StoreFactory;

@@ -8,6 +8,10 @@ use sapwood_types::{BlockMark, External, Height, MinedIn, OutPoint, Output, Slot
 
 use crate::{ApplyError, StoreError};
 
+/// One answer for each item asked for, in that order. One that needs a record that cannot be read is an error of its own
+/// ([`StoreError::Corrupt`]) and keeps no other from being read.
+pub type EachResult<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
+
 /// Where a listing goes on. Opaque to callers, stable while the store changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub Bytes);
@@ -201,7 +205,7 @@ pub struct Counts {
     /// Outputs that a stored or pruned transaction spends. Pruning leaves it as it is, a rollback undoes what its blocks added.
     pub spent: u64,
     /// Stored transactions that are retained because they are locked. Each transaction is counted under one reason at most, the one
-    /// that [`judge`](crate::StorePrune::judge) gives.
+    /// that [`judge`](crate::Ledger::judge) gives.
     pub locked: u64,
     /// Stored transactions that are retained because they are preserved.
     pub preserved: u64,

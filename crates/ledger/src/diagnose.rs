@@ -2,13 +2,11 @@
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_types::{DecodeError, TxId, TxRecord};
 
 use crate::{
-    Cursor, DiskRoom, Ledger, Page, StoreDiagnose, StoreError, UtxoProgress, UtxoSet, VerifyReport,
-    WorkingSet, check_limit,
+    Cursor, DiskRoom, Ledger, Page, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet, check_limit,
     core::{Core, corrupt, decode_extra, decode_master},
     digest::StateDigest,
     engine::{EngineWrites, Maintenance, Scan, Table, TableStats},
@@ -132,48 +130,59 @@ impl Core {
     }
 }
 
-#[async_trait]
-impl StoreDiagnose for Ledger {
-    async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
+impl Ledger {
+    /// A hash of everything that can be observed. Equal states have equal hashes, whatever way led to them.
+    pub async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
         self.run(Core::state_digest).await?
     }
 
-    async fn records(&self, after: Option<Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError> {
+    /// Whole records of everything there is, in the order of their ids. Not one moment: each page is as it is when it is asked for.
+    pub async fn records(&self, after: Option<Cursor>, limit: usize) -> Result<Page<TxRecord>, StoreError> {
         self.run(move |core| core.records(after.as_ref(), limit)).await?
     }
 
-    async fn verify(
+    /// Checks every record, every index and how they belong together. `progress` is called with done and estimated total.
+    pub async fn verify(
         &self,
         progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
     ) -> Result<VerifyReport, StoreError> {
         self.run(move |core| core.verify(progress.as_ref())).await?
     }
 
-    async fn writable(&self) -> Result<(), StoreError> {
+    /// The error that every write gets at the moment, if there is one. Reads nothing and waits for nobody.
+    pub async fn writable(&self) -> Result<(), StoreError> {
         self.core.check_poison()
     }
 
-    async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
+    /// Counts the UTXO set as it is at one moment, while others read and write. Reads every record. Ends early with
+    /// [`StoreError::Stopped`] if `progress` says so, and soon after the call is dropped. A store that keeps the set but does
+    /// not know it yet goes on from what was counted here, if that was with the hash.
+    pub async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
         self.counted_utxo_set(with_hash, progress).await
     }
 
-    fn engine_kind(&self) -> &'static str {
+    /// What kind of engine it is, such as `rocksdb` or `memory`.
+    pub fn engine_kind(&self) -> &'static str {
         self.core.engine.kind()
     }
 
-    async fn engine_stats(&self, table: Option<String>) -> Result<Vec<TableStats>, StoreError> {
+    /// Returns the engine's statistics by table; with a name, of that table only.
+    pub async fn engine_stats(&self, table: Option<String>) -> Result<Vec<TableStats>, StoreError> {
         self.run(move |core| core.engine_stats(table.as_deref())).await?
     }
 
-    async fn engine_writes(&self) -> Result<Option<EngineWrites>, StoreError> {
+    /// What the engine wrote since the store was opened. `None` for a store that does not count it.
+    pub async fn engine_writes(&self) -> Result<Option<EngineWrites>, StoreError> {
         Ok(self.core.engine.writes())
     }
 
-    async fn disk_room(&self) -> Result<Option<DiskRoom>, StoreError> {
+    /// The room on the disk that holds the store. `None` for a store that is on none.
+    pub async fn disk_room(&self) -> Result<Option<DiskRoom>, StoreError> {
         self.run(Core::disk_room).await?
     }
 
-    async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
+    /// Writes a consistent copy of the store to a new directory while it runs.
+    pub async fn checkpoint(&self, directory: &Path) -> Result<(), StoreError> {
         let directory = directory.to_owned();
         self.run(move |core| core.backup(&directory)).await?
     }

@@ -6,7 +6,7 @@
 //!
 //! # Layers
 //! - [`engine`]: tables, views, commits. What an engine has to do.
-//! - [`traits`], [`request`], [`answer`], [`error`]: the interface callers use.
+//! - [`Ledger`], [`request`], [`answer`], [`error`]: the interface callers use.
 //! - [`working_set`], [`transition`], [`changes`]: each operation as a function over the pages it touches, and the rows that follow.
 //! - `core`, `writer`, `write`, `rows`: the one writer, which turns a transition into one commit.
 //! - `read`, `prune`, `verify`, `diagnose`, `rolling`: everything else over a snapshot.
@@ -50,7 +50,6 @@ mod rolling;
 mod rows;
 mod settled;
 mod state;
-pub mod traits;
 pub mod transition;
 mod utxo_entry;
 pub mod utxo_set;
@@ -63,8 +62,8 @@ mod writer;
 use std::sync::Arc;
 
 pub use answer::{
-    AddressKind, Applied, AppliedBlocks, Counts, Cursor, DiskRoom, DueRecord, Expired, Judged, Order, Page,
-    RolledBack, UndoDropped, UnminedTx, Unreadable, Utxo, VerifyReport,
+    AddressKind, Applied, AppliedBlocks, Counts, Cursor, DiskRoom, DueRecord, EachResult, Expired, Judged,
+    Order, Page, RolledBack, UndoDropped, UnminedTx, Unreadable, Utxo, VerifyReport,
 };
 pub use changes::{AddressIndexing, Changes, IndexChange};
 pub use engine::{EngineError, EngineWrites, TableStats};
@@ -75,18 +74,21 @@ pub use error::{
 pub use options::{Faults, LedgerOptions};
 pub use request::{
     AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Permit, Reassign, RollbackMode,
-    SpendInput, SpendRequest, Unspend,
+    SpendInput, SpendRequest, Unspend, UtxoProgress, check_limit,
 };
 use sapwood_rules::Policy;
-pub use traits::{
-    EachResult, Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite, UtxoProgress, check_limit,
-};
 pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};
 pub use working_set::{PageSource, WorkingSet};
 
 use crate::{core::Core, engine::Engine};
 
 /// A ledger over an engine. Cheap to clone; the engine is closed with the last clone.
+///
+/// Every call takes a whole batch. In a batch of independent items those that fail change nothing and are named in
+/// [`BatchError::Items`]; the others are written. Blocks are all or nothing.
+///
+/// A record that cannot be read is the failure of those items that need it, and of no other. Listings name it in
+/// [`Page::unreadable`]. A listing with a limit of 0 is refused: see [`check_limit`].
 #[derive(Clone)]
 pub struct Ledger {
     core: Arc<Core>,

@@ -2,13 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use async_trait::async_trait;
 use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge_state, verdict::check_child};
 use sapwood_types::{DecodeError, Height, MasterFront, MasterPage, Slot, TxId, page::extra_pages};
 
 use crate::{
-    Cursor, DeleteDue, DueRecord, Expired, Judged, Ledger, Page, StoreError, StorePrune, UndoDropped,
-    Unreadable, WorkingSet,
+    Cursor, DeleteDue, DueRecord, Expired, Judged, Ledger, Page, StoreError, UndoDropped, Unreadable,
+    WorkingSet,
     changes::{Facts, record_entries},
     check_limit,
     core::{Core, corrupt},
@@ -373,9 +372,9 @@ fn check_all_children(
     Ok(())
 }
 
-#[async_trait]
-impl StorePrune for Ledger {
-    async fn due(
+impl Ledger {
+    /// Records that settled at or below a height, oldest first.
+    pub async fn due(
         &self,
         settled_up_to: Height,
         after: Option<Cursor>,
@@ -384,7 +383,9 @@ impl StorePrune for Ledger {
         self.run(move |core| core.due(settled_up_to, after.as_ref(), limit)).await?
     }
 
-    async fn judge(
+    /// Judges records without deleting anything. One that cannot be read is retained with
+    /// [`KeepReason::Unreadable`](sapwood_rules::KeepReason::Unreadable) and stands in the way of no other.
+    pub async fn judge(
         &self,
         txids: Vec<TxId>,
         context: PruneContext,
@@ -397,15 +398,19 @@ impl StorePrune for Ledger {
         .await?
     }
 
-    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
+    /// Judges records and deletes those that may go, in one write with the cursor. A record that changes meanwhile is judged
+    /// again. One that cannot be read is retained, as by [`judge`](Self::judge).
+    pub async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
         self.run(move |core| core.delete_due(&request)).await?
     }
 
-    async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
+    /// The cursor saved with the last deletions.
+    pub async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
         Ok(self.core.published.read().prune_cursor.clone())
     }
 
-    async fn preserved(
+    /// Lists records whose preservation ends at or below a height, the earliest first. A damaged list may have entries that no record has.
+    pub async fn preserved(
         &self,
         up_to: Height,
         after: Option<Cursor>,
@@ -421,15 +426,23 @@ impl StorePrune for Ledger {
         .await?
     }
 
-    async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
+    /// Ends preservations up to a height, at most `limit` of them. What becomes of each record follows from its content alone. A list
+    /// that was damaged may have entries that no record has; they are deleted and count too, so that a caller who repeats this comes to
+    /// an end. Those of records that cannot be read stay.
+    pub async fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError> {
         self.run(move |core| core.expire_preservations(height, limit)).await?
     }
 
-    async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
+    /// Ends the preservation of each of these that is preserved up to exactly this height, and returns how many were: whoever set one
+    /// can take it back once its reason is gone, without ending one that somebody else set. One that cannot be read is not ended. A
+    /// store that cannot ends none.
+    pub async fn end_preservations(&self, preserved: Vec<(TxId, Height)>) -> Result<usize, StoreError> {
         self.run(move |core| core.end_preservations(&preserved)).await?
     }
 
-    async fn prune_undo(
+    /// Drops undo records from `from` on (`None` for the lowest) and below `below`, at most `limit` of them, but never one that a
+    /// rollback could need. Says where to go on.
+    pub async fn prune_undo(
         &self,
         from: Option<Height>,
         below: Height,

@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_types::{
-    BlockMark, DecodeError, Height, OutPoint, OutputPage, StoredMaster, TxBody, TxId, TxRecord, Undo,
+    BlockMark, DecodeError, Height, Input, OutPoint, Output, OutputPage, PrevOutput, StoredMaster, TxBody,
+    TxId, TxRecord, Undo,
 };
 
 use crate::{
     AddressKind, AddressQuery, Counts, Cursor, EachResult, Ledger, Order, Page, PageSource, StoreError,
-    StoreRead, UnminedTx, Utxo, UtxoSet, WorkingSet,
+    UnminedTx, Utxo, UtxoSet, WorkingSet,
     beside::beside,
     check_limit,
     core::{Core, corrupt, decode_extra},
@@ -329,21 +329,50 @@ fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<Unm
     }))
 }
 
-#[async_trait]
-impl StoreRead for Ledger {
-    async fn get_many(&self, txids: Vec<TxId>) -> EachResult<Option<TxRecord>> {
+impl Ledger {
+    /// Whole records.
+    pub async fn get_many(&self, txids: Vec<TxId>) -> EachResult<Option<TxRecord>> {
         self.run(move |core| core.get_many(&txids)).await?
     }
 
-    async fn outputs(&self, outpoints: Vec<OutPoint>) -> EachResult<Option<Utxo>> {
+    /// One whole record.
+    pub async fn get(&self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
+        self.get_many(vec![txid]).await?.pop().unwrap_or(Ok(None))
+    }
+
+    /// A record whose inputs say all that is still known of what they spend: amount and script of every parent's output that is there.
+    /// What the record itself says is kept where the parent is gone or cannot be read.
+    pub async fn with_inputs(&self, mut record: TxRecord) -> Result<TxRecord, StoreError> {
+        let is_known = |input: &&mut Input| matches!(&input.previous, Some(known) if known.script.is_some());
+        let unknown: Vec<&mut Input> =
+            record.body.inputs.iter_mut().filter(|input| !is_known(input)).collect();
+        let found = self.outputs(unknown.iter().map(|input| input.outpoint).collect()).await?;
+        for (input, utxo) in unknown.into_iter().zip(found) {
+            if let Ok(Some(Utxo { output: Output { value, script, .. }, .. })) = utxo {
+                let value = input.previous.as_ref().map_or(value, |known| known.value);
+                input.previous = Some(PrevOutput { value, script: Some(script) });
+            }
+        }
+        Ok(record)
+    }
+
+    /// Outputs, spent or not, as long as their record is there.
+    pub async fn outputs(&self, outpoints: Vec<OutPoint>) -> EachResult<Option<Utxo>> {
         self.run(move |core| core.outputs(&outpoints)).await?
     }
 
-    async fn spend_status(&self, outpoints: Vec<OutPoint>, at: Height) -> EachResult<SpendStatus> {
+    /// One output, spent or not, as long as its record is there.
+    pub async fn output(&self, outpoint: OutPoint) -> Result<Option<Utxo>, StoreError> {
+        self.outputs(vec![outpoint]).await?.pop().unwrap_or(Ok(None))
+    }
+
+    /// How each output looks at a height.
+    pub async fn spend_status(&self, outpoints: Vec<OutPoint>, at: Height) -> EachResult<SpendStatus> {
         self.run(move |core| core.spend_status(&outpoints, at)).await?
     }
 
-    async fn old_unmined(
+    /// Transactions unmined since `cutoff` or before, oldest first. Complete: follow `next` to its end.
+    pub async fn old_unmined(
         &self,
         cutoff: Height,
         after: Option<Cursor>,
@@ -359,43 +388,56 @@ impl StoreRead for Ledger {
         .await?
     }
 
-    async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
+    /// Unmined transactions that could be mined: neither conflicting nor coinbase.
+    pub async fn unmined(&self, after: Option<Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
         self.run(move |core| core.unmined(after.as_ref(), limit)).await?
     }
 
-    async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError> {
+    /// Unspent outputs of an address or payment credential. Outputs of losing transactions are not listed.
+    pub async fn by_address(&self, query: AddressQuery) -> Result<Page<Utxo>, StoreError> {
         self.run(move |core| core.by_address(&query)).await?
     }
 
-    async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError> {
+    /// The last applied block.
+    pub async fn last_applied(&self) -> Result<Option<BlockMark>, StoreError> {
         Ok(self.core.published.read().last())
     }
 
-    async fn rollback_floor(&self) -> Result<Option<Height>, StoreError> {
+    /// The lowest height a rollback can reach; nothing before the first block.
+    pub async fn rollback_floor(&self) -> Result<Option<Height>, StoreError> {
         Ok(self.core.published.read().floor())
     }
 
-    async fn undoable_from(&self) -> Result<Option<Height>, StoreError> {
+    /// The lowest block a rollback can still take back: the one above the floor, or the first one while the floor is still there. What
+    /// settled there or above is not deleted. Nothing before the first block.
+    pub async fn undoable_from(&self) -> Result<Option<Height>, StoreError> {
         Ok(self.core.published.read().undoable_from())
     }
 
-    async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+    /// How to take back the block at a height, if that is still known.
+    pub async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
         self.run(move |core| core.read_undo(height)).await?
     }
 
-    async fn counts(&self) -> Result<Counts, StoreError> {
+    /// How much there is.
+    pub async fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.core.published.read().counts)
     }
 
-    async fn settled_between(&self, from: Height, to: Height) -> Result<u64, StoreError> {
+    /// Returns how many stored records settled at a height from `from` to `to`, both included, without reading any of them. 0 if `from`
+    /// is above `to`.
+    pub async fn settled_between(&self, from: Height, to: Height) -> Result<u64, StoreError> {
         Ok(self.core.settled.read().between(from, to))
     }
 
-    async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
+    /// The UTXO set, hash and all, as it was kept with each write: at once, however many coins there are. Nothing where it is
+    /// not kept, or was not counted yet; [`Ledger::utxo_set`] counts.
+    pub async fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError> {
         Ok(self.core.published_utxo_set.read().clone())
     }
 
-    async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+    /// A note that another part of the program left under a name.
+    pub async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         let key = keys::note(name);
         self.run(move |core| core.snapshot()?.get(Table::Meta, &key)).await?
     }

@@ -1,6 +1,6 @@
 //! What callers ask for.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use sapwood_rules::{PruneContext, spendability::SpendOverrides};
@@ -8,7 +8,24 @@ use sapwood_types::{
     AddressHash, BlockRules, External, Height, MinedIn, OutPoint, Spender, Tx, TxId, UtxoHash,
 };
 
-use crate::answer::{AddressKind, Cursor, Order};
+use crate::{
+    StoreError,
+    answer::{AddressKind, Cursor, Order},
+};
+
+/// Called with how many records are done and about how many there are; may end the work.
+pub type UtxoProgress = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
+
+/// Refuses a listing of no entries: its page could neither have any nor say where to go on.
+///
+/// # Errors
+/// [`StoreError::BadOption`] for a limit of 0.
+pub fn check_limit(limit: usize) -> Result<(), StoreError> {
+    if limit > 0 {
+        return Ok(());
+    }
+    Err(StoreError::BadOption { problem: "a page of 0 entries was asked for: ask for at least 1".into() })
+}
 
 /// A transaction to store. Unless it is conflicting, its inputs are spent in the same write.
 #[derive(Clone, Debug)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_rules::Policy;
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
@@ -10,8 +9,8 @@ use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
 use crate::{
     Applied, AppliedBlocks, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest,
     DeleteError, FreezeError, Ledger, MineError, MineRequest, PreserveError, Reassign, ReassignError,
-    RollbackError, RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, StoreWrite, Unspend,
-    UnspendError, WorkingSet,
+    RollbackError, RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, Unspend, UnspendError,
+    WorkingSet,
     beside::beside,
     core::Core,
     engine::{Table, WriteSet},
@@ -150,9 +149,9 @@ impl Change<'_> {
     }
 }
 
-#[async_trait]
-impl StoreWrite for Ledger {
-    async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
+impl Ledger {
+    /// Stores transactions at the given height, and spends their inputs in the same write.
+    pub async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
         self.run(move |core| {
             let touched: Vec<TxId> = batch
                 .iter()
@@ -169,7 +168,8 @@ impl StoreWrite for Ledger {
         .map(|_| ())
     }
 
-    async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
+    /// Spends inputs of stored transactions. A repeat of the same spend is fine.
+    pub async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
         self.run(move |core| {
             let touched: Vec<TxId> = batch
                 .iter()
@@ -185,7 +185,8 @@ impl StoreWrite for Ledger {
         .map(|_| ())
     }
 
-    async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
+    /// Takes spends back. An unspent output is fine.
+    pub async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
         self.run(move |core| {
             let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             core.change_each(
@@ -198,7 +199,8 @@ impl StoreWrite for Ledger {
         .map(|_| ())
     }
 
-    async fn set_mined(
+    /// Marks transactions as mined in a block, or takes that back.
+    pub async fn set_mined(
         &self,
         txids: Vec<TxId>,
         request: MineRequest,
@@ -209,7 +211,8 @@ impl StoreWrite for Ledger {
             .map(|_| ())
     }
 
-    async fn mark_on_longest_chain(
+    /// Says that the highest block of each transaction is on the longest chain, or that none of its blocks is.
+    pub async fn mark_on_longest_chain(
         &self,
         txids: Vec<TxId>,
         on: bool,
@@ -220,7 +223,9 @@ impl StoreWrite for Ledger {
             .map(|_| ())
     }
 
-    async fn set_conflicting(
+    /// Marks transactions as losers together with their descendants, or takes that back for just these. Returns every
+    /// transaction that changed.
+    pub async fn set_conflicting(
         &self,
         txids: Vec<TxId>,
         on: bool,
@@ -231,7 +236,8 @@ impl StoreWrite for Ledger {
             .map(|changed| changed.into_iter().flatten().collect())
     }
 
-    async fn resolve_conflicts(
+    /// Makes each transaction win against whatever unmined transactions spend its inputs. Returns the losers. All or nothing.
+    pub async fn resolve_conflicts(
         &self,
         winners: Vec<TxId>,
         height: Height,
@@ -240,19 +246,23 @@ impl StoreWrite for Ledger {
             .await?
     }
 
-    async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError> {
+    /// Locks or unlocks all outputs of transactions.
+    pub async fn set_locked(&self, txids: Vec<TxId>, on: bool) -> BatchResult<(), FreezeError> {
         self.each_tx(txids, move |set, _, txid| freeze::set_locked(set, *txid, on)).await.map(|_| ())
     }
 
-    async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+    /// Freezes unspent outputs.
+    pub async fn freeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
         self.each_output(outpoints, freeze::freeze).await
     }
 
-    async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
+    /// Unfreezes outputs.
+    pub async fn unfreeze(&self, outpoints: Vec<OutPoint>) -> BatchResult<(), FreezeError> {
         self.each_output(outpoints, freeze::unfreeze).await
     }
 
-    async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
+    /// Gives frozen outputs to other owners, who can spend them after a delay.
+    pub async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
         self.run(move |core| {
             let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             core.change_each(
@@ -265,26 +275,34 @@ impl StoreWrite for Ledger {
         .map(|_| ())
     }
 
-    async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
+    /// Forbids deletion up to a height. Absent transactions are skipped; returns how many were there.
+    pub async fn preserve(&self, txids: Vec<TxId>, until: Height) -> BatchResult<usize, PreserveError> {
         self.each_tx(txids, move |set, _, txid| Ok(preserve::preserve(set, *txid, until)?))
             .await
             .map(|present| present.into_iter().filter(|present| *present).count())
     }
 
-    async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError> {
+    /// Forgets unmined transactions and gives back what they spend. Absent ones are fine.
+    pub async fn delete(&self, txids: Vec<TxId>) -> BatchResult<(), DeleteError> {
         self.each_tx(txids, move |set, _, txid| preserve::delete(set, *txid)).await.map(|_| ())
     }
 
-    async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
+    /// Applies a block: all or nothing. It must be the one after the last applied block; the first one may have any height.
+    pub async fn apply_block(&self, block: Arc<Block>, options: ApplyOptions) -> Result<Applied, ApplyError> {
         self.run(move |core| core.apply_block(&block, options)).await?
     }
 
-    async fn apply_blocks(&self, blocks: Vec<(Arc<Block>, ApplyOptions)>) -> AppliedBlocks {
+    /// Applies blocks one after the other, up to the first that is refused: each all or nothing, each a write of its own. When the
+    /// call returns, those applied are as safe as if each had been waited for. For catching up: a store may work on a block while the
+    /// one before it is being written.
+    pub async fn apply_blocks(&self, blocks: Vec<(Arc<Block>, ApplyOptions)>) -> AppliedBlocks {
         let done = self.run(move |core| core.apply_blocks(&blocks)).await;
         done.unwrap_or_else(|error| AppliedBlocks { applied: Vec::new(), refused: Some(error.into()) })
     }
 
-    async fn roll_back(
+    /// Takes back all blocks above a height: all or nothing. The block there must have the given hash. With no target,
+    /// takes back everything to before the first block.
+    pub async fn roll_back(
         &self,
         target: Option<(Height, BlockHash)>,
         mode: RollbackMode,
@@ -292,7 +310,9 @@ impl StoreWrite for Ledger {
         self.run(move |core| core.roll_back(target, mode)).await?
     }
 
-    async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
+    /// Leaves notes under names, or removes them, all in one durable write. They mean nothing to the store and are no part of
+    /// its state: holds, jobs, how far somebody got.
+    pub async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
         self.run(move |core| {
             let mut writes = WriteSet::default();
             for (name, note) in notes {
@@ -306,7 +326,8 @@ impl StoreWrite for Ledger {
         .await?
     }
 
-    async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+    /// Changes how long things are kept. Takes effect at once.
+    pub async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
         policy.validate().map_err(|error| StoreError::BadOption { problem: error.to_string() })?;
         self.run(move |core| {
             if core.is_read_only() {

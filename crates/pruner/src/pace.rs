@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sapwood_ledger::{StoreError, StoreRead};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_types::BlockMark;
 use tokio::time::Instant;
 
@@ -47,8 +47,8 @@ impl Pacer {
     }
 
     /// Whether to work all the time. Looks whether a block came.
-    pub(crate) async fn full_speed(&mut self, store: &(impl StoreRead + ?Sized)) -> Result<bool, StoreError> {
-        let last = store.last_applied().await?;
+    pub(crate) async fn full_speed(&mut self, ledger: &Ledger) -> Result<bool, StoreError> {
+        let last = ledger.last_applied().await?;
         if last != self.last {
             self.last = last;
             self.last_seen = Instant::now();

@@ -152,7 +152,7 @@ impl PrunerHandle {
         txids: Vec<TxId>,
         plan: &mut Plan,
     ) -> Result<(), StoreError> {
-        for record in readable(&*self.shared.store, txids, &mut Vec::new()).await? {
+        for record in readable(&self.shared.store, txids, &mut Vec::new()).await? {
             let ended = after_preservation(&self.shared, &record, situation.height);
             let Some(master) = ended.filter(|master| judge(master, &situation.context(), None).may_go())
             else {

@@ -11,7 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 pub use note::{PolicyNumber, PolicyOrigin};
 use sapwood_chain::ChainState;
-use sapwood_ledger::{EngineError, Store, StoreError};
+use sapwood_ledger::{EngineError, Ledger, StoreError};
 use sapwood_rules::{Policy, PolicyChange, PolicyField};
 use sapwood_types::DecodeError;
 
@@ -155,13 +155,13 @@ impl PolicyState {
     ///
     /// # Errors
     /// If the store fails, or the note is damaged.
-    pub async fn load(store: &dyn Store) -> Result<Option<Self>, StoreError> {
+    pub async fn load(store: &Ledger) -> Result<Option<Self>, StoreError> {
         let Some(note) = store.note(POLICY_NOTE).await? else { return Ok(None) };
         let damaged = |cause| StoreError::Corrupt { what: format!("note {POLICY_NOTE}"), cause };
         Self::decode(note).map(Some).map_err(damaged)
     }
 
-    async fn save(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn save(&self, store: &Ledger) -> Result<(), StoreError> {
         store.put_notes(vec![(POLICY_NOTE.into(), Some(self.encode()))]).await
     }
 }
@@ -170,7 +170,7 @@ impl PolicyState {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn settle_policy(store: &dyn Store, configured: &Policy) -> Result<PolicyState, StoreError> {
+pub async fn settle_policy(store: &Ledger, configured: &Policy) -> Result<PolicyState, StoreError> {
     let before = PolicyState::load(store).await?;
     let state = match &before {
         None => PolicyState::configured(*configured),
@@ -220,7 +220,7 @@ impl fmt::Display for Shortening {
 
 impl Shared {
     async fn adopt(&self, state: PolicyState) -> Result<(), PrunerError> {
-        state.save(&*self.store).await?;
+        state.save(&self.store).await?;
         self.store.set_policy(state.policy()).await?;
         *self.policy.write() = state.policy();
         *self.policy_state.write() = state;

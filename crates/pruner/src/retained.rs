@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_ledger::{Store, StoreError, Unreadable};
+use sapwood_ledger::{Ledger, StoreError, Unreadable};
 use sapwood_rules::KeepReason;
 use sapwood_types::{TxId, TxRecord};
 use serde::Serialize;
@@ -121,7 +121,7 @@ fn by_id(unreadable: Vec<Unreadable>) -> BTreeMap<TxId, String> {
 /// # Errors
 /// Whatever is wrong with the store rather than with a record.
 pub(crate) async fn readable(
-    store: &dyn Store,
+    store: &Ledger,
     txids: Vec<TxId>,
     unreadable: &mut Vec<Unreadable>,
 ) -> Result<Vec<TxRecord>, StoreError> {

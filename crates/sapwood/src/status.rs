@@ -1,8 +1,7 @@
 //! The last block of the source, as it was when it was last asked.
 
 use bytes::Bytes;
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{StoreError, StoreRead, StoreWrite};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_sources::ChainPoint;
 use sapwood_types::{BlockHash, Height};
 

@@ -2,11 +2,11 @@
 //!
 //! The records a block brought know it, and are there for as long as the block can be rolled back.
 
-use sapwood_ledger::{Store, StoreError};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_types::{Height, Undo};
 
 /// The time of each block as a Unix timestamp. `None` for one that brought no new transaction.
-pub(crate) async fn of(store: &dyn Store, blocks: &[Undo]) -> Result<Vec<Option<u64>>, StoreError> {
+pub(crate) async fn of(store: &Ledger, blocks: &[Undo]) -> Result<Vec<Option<u64>>, StoreError> {
     let firsts: Vec<_> = blocks.iter().filter_map(|undo| undo.created.first().copied()).collect();
     let mut records = store.get_many(firsts).await?.into_iter();
     let mut time = |undo: &Undo| {
@@ -17,7 +17,7 @@ pub(crate) async fn of(store: &dyn Store, blocks: &[Undo]) -> Result<Vec<Option<
 }
 
 /// The time of the block at a height as a Unix timestamp. `None` if it cannot be rolled back, or brought no new transaction.
-pub(crate) async fn at(store: &dyn Store, height: Height) -> Result<Option<u64>, StoreError> {
+pub(crate) async fn at(store: &Ledger, height: Height) -> Result<Option<u64>, StoreError> {
     let Some(undo) = store.undo(height).await? else { return Ok(None) };
     Ok(of(store, &[undo]).await?.pop().flatten())
 }

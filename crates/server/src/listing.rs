@@ -1,7 +1,7 @@
 //! Lists of unspent outputs and of blocks: what REST answers with, and what the command line prints.
 
 use bytes::Bytes;
-use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Order, Store, StoreError, StoreRead, Unreadable};
+use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Ledger, Order, StoreError, Unreadable};
 use sapwood_types::{AddressHash, Height};
 
 use crate::{
@@ -65,11 +65,7 @@ fn not_readable(unreadable: &[Unreadable]) -> String {
 ///
 /// # Errors
 /// [`ListError`] if the limit or the cursor is not allowed, or the store cannot be read or keeps no such index.
-pub async fn utxos<S: StoreRead + ?Sized>(
-    store: &S,
-    chain: &ChainKind,
-    query: UtxoQuery,
-) -> Result<UtxoPage, ListError> {
+pub async fn utxos(store: &Ledger, chain: &ChainKind, query: UtxoQuery) -> Result<UtxoPage, ListError> {
     let UtxoQuery { owner, order, cursor, limit } = query;
     if !(1..=MOST_LIMIT).contains(&limit) {
         return Err(ListError::Limit { limit });
@@ -102,7 +98,7 @@ pub async fn utxos<S: StoreRead + ?Sized>(
 /// # Errors
 /// [`ListError`] if the cursor is not allowed, or the store cannot be read.
 pub(crate) async fn blocks(
-    store: &dyn Store,
+    store: &Ledger,
     order: Order,
     cursor: Option<&str>,
     limit: usize,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sapwood_chain::{Chain, Events, Progress};
-use sapwood_ledger::{AddressIndexing, Store};
+use sapwood_ledger::{AddressIndexing, Ledger};
 use sapwood_pruner::PrunerHandle;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -22,7 +22,7 @@ pub struct NodeParts {
     /// What to call it: it is shown on the page.
     pub name: String,
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Ledger,
     /// The chain on it.
     pub chain: Chain,
     /// The pruner on it.
@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Its store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Ledger {
         &self.parts.store
     }
 

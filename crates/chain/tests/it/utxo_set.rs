@@ -4,7 +4,7 @@
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{ApplyOptions, RollbackMode, StoreDiagnose, StoreRead, StoreWrite, UtxoSet};
+use sapwood_ledger::{ApplyOptions, RollbackMode, UtxoSet};
 use sapwood_rules::Policy;
 use sapwood_sources::{
     BlockSource, ReadAhead,

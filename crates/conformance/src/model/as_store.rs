@@ -1,10 +1,9 @@
-//! The model behind the traits of a store.
+//! The model as a store.
 //!
 //! Whatever tests a store can then test the model, and the tests can be tried out with no engine at all.
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -12,9 +11,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_ledger::*;
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
-use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, PrevOutput, TxId, TxRecord, Undo};
 
 use super::Model;
+use crate::store::{Blocks, Store};
 
 /// A [`Model`] as a [`Store`].
 pub struct ModelStore {
@@ -76,10 +76,26 @@ fn by_height(height: Height, txid: &TxId) -> Vec<u8> {
 }
 
 #[async_trait]
-impl StoreRead for ModelStore {
+impl Store for ModelStore {
     async fn get_many(&self, txids: Vec<TxId>) -> EachResult<Option<TxRecord>> {
         let model = self.read();
         Ok(txids.into_iter().map(|txid| Ok(model.get(txid))).collect())
+    }
+
+    async fn get(&self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
+        Ok(self.read().get(txid))
+    }
+
+    async fn with_inputs(&self, mut record: TxRecord) -> Result<TxRecord, StoreError> {
+        let model = self.read();
+        for input in &mut record.body.inputs {
+            let script_is_known = matches!(&input.previous, Some(PrevOutput { script: Some(_), .. }));
+            if let (false, Some(utxo)) = (script_is_known, model.outputs(&[input.outpoint]).remove(0)) {
+                let value = input.previous.as_ref().map_or(utxo.output.value, |known| known.value);
+                input.previous = Some(PrevOutput { value, script: Some(utxo.output.script) });
+            }
+        }
+        Ok(record)
     }
 
     async fn outputs(&self, outpoints: Vec<OutPoint>) -> EachResult<Option<Utxo>> {
@@ -145,10 +161,7 @@ impl StoreRead for ModelStore {
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         Ok(self.notes.lock().expect("nobody panics while holding the notes").get(name).cloned())
     }
-}
 
-#[async_trait]
-impl StoreWrite for ModelStore {
     async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
         self.write(|model| model.create(batch, height))
     }
@@ -224,6 +237,20 @@ impl StoreWrite for ModelStore {
         self.write(|model| model.apply_block(&block, options))
     }
 
+    async fn apply_blocks(&self, blocks: Blocks) -> AppliedBlocks {
+        let mut done = AppliedBlocks::default();
+        for (block, options) in blocks {
+            match self.apply_block(block, options).await {
+                Ok(applied) => done.applied.push(applied),
+                Err(error) => {
+                    done.refused = Some(error);
+                    break;
+                }
+            }
+        }
+        done
+    }
+
     async fn roll_back(
         &self,
         target: Option<(Height, BlockHash)>,
@@ -248,10 +275,7 @@ impl StoreWrite for ModelStore {
             |error: sapwood_rules::PolicyError| StoreError::BadOption { problem: error.to_string() };
         self.write(|model| model.set_policy(policy)).map_err(refused)
     }
-}
 
-#[async_trait]
-impl StorePrune for ModelStore {
     async fn due(
         &self,
         settled_up_to: Height,
@@ -312,10 +336,7 @@ impl StorePrune for ModelStore {
         check_limit(limit)?;
         Ok(self.write(|model| model.prune_undo(from, below, limit)))
     }
-}
 
-#[async_trait]
-impl StoreDiagnose for ModelStore {
     /// Not a hash one would compare with another store's: only equal states of one model have equal ones.
     async fn state_digest(&self) -> Result<[u8; 32], StoreError> {
         let model = Model { forget_bound: None, pruned_outputs: 0, ..self.read().clone() };
@@ -348,10 +369,6 @@ impl StoreDiagnose for ModelStore {
         Ok(report)
     }
 
-    async fn writable(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     async fn utxo_set(&self, with_hash: bool, progress: UtxoProgress) -> Result<UtxoSet, StoreError> {
         let model = self.read();
         let records = model.records().len() as u64;
@@ -360,17 +377,5 @@ impl StoreDiagnose for ModelStore {
         }
         let set = model.utxo_set();
         Ok(UtxoSet { hash: set.hash.filter(|_| with_hash), ..set })
-    }
-
-    fn engine_kind(&self) -> &'static str {
-        "memory"
-    }
-
-    async fn engine_stats(&self, _table: Option<String>) -> Result<Vec<TableStats>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn checkpoint(&self, _directory: &Path) -> Result<(), StoreError> {
-        Err(StoreError::BadOption { problem: "a model in memory cannot be copied to a directory".into() })
     }
 }

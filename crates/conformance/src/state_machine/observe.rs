@@ -2,15 +2,15 @@
 
 use std::{fmt::Debug, ops::ControlFlow, sync::Arc};
 
+use crate::{Store, model::Model};
 use sapwood_ledger::{
-    AddressQuery, Counts, Cursor, DueRecord, EachResult, Judged, Order, Page, Store, StoreError, UnminedTx,
-    Utxo, UtxoSet,
+    AddressQuery, Counts, Cursor, DueRecord, EachResult, Judged, Order, Page, StoreError, UnminedTx, Utxo,
+    UtxoSet,
 };
 use sapwood_rules::SpendStatus;
 use sapwood_types::{BlockMark, Height, Slot, TxId, TxRecord, Undo};
 
 use super::look::Look;
-use crate::model::Model;
 
 /// Everything that can be seen, except the records themselves.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::{Store, model::Model};
 use sapwood_ledger::{
-    ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendRequest, Store,
-    StoreError, Unspend,
+    ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendRequest, StoreError,
+    Unspend,
 };
 use sapwood_rules::Policy;
 use sapwood_types::{Block, BlockHash, Height, OutPoint, Tx, TxId};
 
 use super::{outcome::Outcome, rng::Rng};
-use crate::model::Model;
 
 /// One step of a sequence.
 #[derive(Clone, Debug)]

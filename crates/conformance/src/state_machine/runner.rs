@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sapwood_ledger::Store;
+use crate::{Store, model::Model};
 use sapwood_rules::Policy;
 use sapwood_types::{Height, Slot, TxId, TxRecord};
 
@@ -13,7 +13,6 @@ use super::{
     op::{Op, Step},
     outcome::{Histogram, Outcome, without_estimates},
 };
-use crate::model::Model;
 
 /// `verify` reads the whole store, so it does not run after every step.
 const VERIFY_EVERY: usize = 7;

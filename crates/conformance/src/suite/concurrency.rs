@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::Store;
 use sapwood_ledger::{
     ApplyError, ApplyOptions, ConflictError, CreateError, CreateRequest, DeleteDue, FreezeError,
-    InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest, Store,
+    InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest,
 };
 use sapwood_rules::{KeepReason, SpendRefusal, Verdict};
 use sapwood_types::{Height, Slot, Tx, TxId};

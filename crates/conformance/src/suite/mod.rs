@@ -5,8 +5,8 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use crate::Store;
 use async_trait::async_trait;
-use sapwood_ledger::Store;
 use sapwood_rules::Policy;
 
 pub mod address;

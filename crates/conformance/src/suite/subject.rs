@@ -8,10 +8,11 @@ use std::{
     },
 };
 
+use crate::Store;
 use sapwood_ledger::{
     Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest,
     Cursor, DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest,
-    Store, StoreError, Unspend, UnspendError, Utxo, UtxoSet, error::TxProblem,
+    StoreError, Unspend, UnspendError, Utxo, UtxoSet, error::TxProblem,
 };
 use sapwood_rules::{Hold, Policy, SpendStatus, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};

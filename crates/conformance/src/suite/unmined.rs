@@ -1,12 +1,10 @@
 //! Listings of unmined transactions.
 
-use sapwood_ledger::{
-    AddressKind, AddressQuery, Counts, CreateRequest, Order, StoreDiagnose, StoreError, UnminedTx,
-};
+use sapwood_ledger::{AddressKind, AddressQuery, Counts, CreateRequest, Order, StoreError, UnminedTx};
 use sapwood_types::{Height, TxId};
 
 use super::{StoreFactory, Subject, all_pages};
-use crate::fixtures::*;
+use crate::{Store, fixtures::*};
 
 async fn assembly(s: &Subject, limit: usize) -> Vec<TxId> {
     let all = all_pages(limit, |after| s.unmined(after, limit)).await;
@@ -49,7 +47,7 @@ pub async fn a_page_of_nothing_is_refused(factory: &dyn StoreFactory) {
         assert!(refused(s.by_address(query).await.err()), "{kind:?}");
     }
     assert!(refused(s.unmined(None, 0).await.err()));
-    assert!(refused(StoreDiagnose::records(&*s, None, 0).await.err()));
+    assert!(refused(Store::records(&*s, None, 0).await.err()));
     s.sound().await;
 }
 
@@ -64,7 +62,7 @@ pub async fn everything_is_listed_once_in_the_order_of_the_ids(factory: &dyn Sto
     s.add(&all[3], 1).await;
     all.sort_by_key(|tx| tx.txid);
     for limit in [1, 2, 3, 4, 100] {
-        let listed = all_pages(limit, |after| StoreDiagnose::records(&*s, after, limit)).await;
+        let listed = all_pages(limit, |after| Store::records(&*s, after, limit)).await;
         let expected: Vec<_> =
             s.records(&all.iter().collect::<Vec<_>>()).await.into_iter().flatten().collect();
         assert_eq!(listed, expected, "{limit} at a time");

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sapwood_conformance::{
-    StoreFactory,
+    Store, StoreFactory,
     model::{Model, ModelStore},
     state_machine::run_sequences,
 };
-use sapwood_ledger::Store;
 use sapwood_rules::Policy;
 use sapwood_types::Height;
 

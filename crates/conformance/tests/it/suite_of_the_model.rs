@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sapwood_conformance::{StoreFactory, model::ModelStore};
-use sapwood_ledger::Store;
+use sapwood_conformance::{Store, StoreFactory, model::ModelStore};
 use sapwood_rules::Policy;
 
 struct Plain;

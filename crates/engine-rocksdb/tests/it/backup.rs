@@ -11,7 +11,7 @@ use crate::harness::{
     verify, worker,
 };
 use sapwood_engine_rocksdb::{Durability, OpenMode, open_ledger};
-use sapwood_ledger::{StoreDiagnose, StoreError};
+use sapwood_ledger::StoreError;
 
 /// Copies a store again and again while another task writes; every copy is one of the moments in between.
 async fn copies_while_it_works(durability: Durability) {

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sapwood_conformance::{StoreFactory, conformance_suite};
+use sapwood_conformance::{Store, StoreFactory, conformance_suite};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{AddressIndexing, Store};
+use sapwood_ledger::AddressIndexing;
 use sapwood_rules::Policy;
 use tempfile::TempDir;
 

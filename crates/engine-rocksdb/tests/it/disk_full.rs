@@ -14,8 +14,7 @@ use crate::harness::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{EngineError, StoreDiagnose, StoreError, StoreRead};
+use sapwood_ledger::{EngineError, Ledger, StoreError};
 use sapwood_types::TxRecord;
 
 /// Goes on with a timeline until the engine fails. Returns how; the operation that failed is the timeline's last.

@@ -9,8 +9,7 @@ use crate::harness::{
 };
 use sapwood_conformance::fixtures::{block_hash, coin, small};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{ApplyOptions, EngineError, EngineWrites, StoreDiagnose, StoreError, StoreWrite};
+use sapwood_ledger::{ApplyOptions, EngineError, EngineWrites, Ledger, StoreError};
 use sapwood_types::{Block, Height};
 
 async fn apply(store: &Ledger, height: u32) {

@@ -5,11 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::harness::{options, raw::Raw, verify};
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{
-    ApplyOptions, Counts, CreateRequest, DeleteDue, StoreDiagnose, StoreError, StorePrune, StoreRead,
-    StoreWrite,
-};
+use sapwood_ledger::{ApplyOptions, Counts, CreateRequest, DeleteDue, Ledger, StoreError};
 use sapwood_types::{Block, Height, Tx};
 use tempfile::TempDir;
 

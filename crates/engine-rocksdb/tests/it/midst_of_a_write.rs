@@ -11,8 +11,7 @@ use std::{
 use crate::harness::options;
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, context, small, spent};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{ApplyOptions, DeleteDue, StoreError, StorePrune, StoreRead, StoreWrite};
-use sapwood_ledger::{Faults, Ledger};
+use sapwood_ledger::{ApplyOptions, DeleteDue, Faults, Ledger, StoreError};
 use sapwood_rules::{KeepReason, Verdict};
 use sapwood_types::{Block, Height, Tx};
 

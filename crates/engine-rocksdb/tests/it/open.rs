@@ -16,10 +16,9 @@ use crate::harness::{
 };
 use sapwood_conformance::fixtures::{block_hash, child, coin, small};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
 use sapwood_ledger::{
-    AddressIndexing, AddressKind, AddressQuery, ApplyError, ApplyOptions, EngineError, Order, Page,
-    StoreDiagnose, StoreError, StoreRead, StoreWrite,
+    AddressIndexing, AddressKind, AddressQuery, ApplyError, ApplyOptions, EngineError, Ledger, Order, Page,
+    StoreError,
 };
 use sapwood_rules::Policy;
 use sapwood_types::{AddressHash, Block, Height, Tx};

@@ -11,8 +11,7 @@ use crate::harness::{
     verify,
 };
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, EngineError, StoreDiagnose, StoreError, StoreRead, StoreWrite};
+use sapwood_ledger::{AddressIndexing, EngineError, Ledger, StoreError};
 use sapwood_rules::Policy;
 
 /// Every file with its size and time of change.

@@ -5,9 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use crate::harness::{options, raw::Raw, verify};
 use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{
-    AddressIndexing, ApplyOptions, DeleteDue, Ledger, StoreDiagnose, StorePrune, StoreRead, StoreWrite,
-};
+use sapwood_ledger::{AddressIndexing, ApplyOptions, DeleteDue, Ledger};
 use sapwood_types::{Block, Height, Tx, TxId, TxRecord};
 
 const BLOCKS: u32 = 40;

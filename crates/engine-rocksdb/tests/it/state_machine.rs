@@ -10,9 +10,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use sapwood_conformance::{StoreFactory, state_machine};
+use sapwood_conformance::{Store, StoreFactory, state_machine};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{AddressIndexing, Store};
+use sapwood_ledger::AddressIndexing;
 use sapwood_rules::Policy;
 use tempfile::TempDir;
 

@@ -3,10 +3,9 @@
 use crate::harness::{options, raw::Raw};
 use sapwood_conformance::fixtures::{address, child, coin, mined_in, op, paying, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::Ledger;
 use sapwood_ledger::{
-    AddressKind, AddressQuery, BatchError, BatchResult, CreateRequest, MineRequest, Order, StoreDiagnose,
-    StoreError, StoreRead, StoreWrite, Unspend,
+    AddressKind, AddressQuery, BatchError, BatchResult, CreateRequest, Ledger, MineRequest, Order,
+    StoreError, Unspend,
 };
 use sapwood_rules::SpendStatus;
 use sapwood_types::{Height, Spender, Tx, TxHead, TxId, TxRecord};

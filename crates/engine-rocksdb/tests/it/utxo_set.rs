@@ -10,8 +10,7 @@ use std::{
 use crate::harness::{options, raw::Raw, verify};
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{ApplyOptions, StoreDiagnose, StoreError, StoreRead, StoreWrite, UtxoProgress, UtxoSet};
+use sapwood_ledger::{ApplyOptions, Ledger, StoreError, UtxoProgress, UtxoSet};
 use sapwood_types::{Block, Height, Tx};
 use tempfile::TempDir;
 

@@ -6,8 +6,7 @@ use crate::harness::{options, raw::Raw, verify};
 use bytes::Bytes;
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, data_output, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{ApplyOptions, CreateRequest, StoreWrite, VerifyReport};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, VerifyReport};
 use sapwood_types::{Block, Height, MasterPage, Output, Slot, Spender, Tx, TxId};
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use sapwood_conformance::fixtures::{block_hash, burn, coin, context, mined_in};
 use sapwood_ledger::{
-    DeleteDue, MineRequest, RollbackMode, StorePrune, StoreRead, StoreWrite,
+    DeleteDue, MineRequest, RollbackMode,
     engine::{Engine, Table},
 };
 use sapwood_rules::{ChildEvidence, KeepReason, Verdict};

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use sapwood_conformance::fixtures::{child, coin};
 use sapwood_engine_memory::FailPoint;
-use sapwood_ledger::{
-    ApplyError, ApplyOptions, EngineError, StoreDiagnose, StoreError, StoreRead, StoreWrite, engine::Engine,
-};
+use sapwood_ledger::{ApplyError, ApplyOptions, EngineError, StoreError, engine::Engine};
 use sapwood_types::Height;
 
 use crate::{World, block};

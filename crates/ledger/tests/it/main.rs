@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sapwood_conformance::fixtures::{block_hash, small};
 use sapwood_engine_memory::MemoryEngine;
-use sapwood_ledger::{ApplyOptions, Ledger, LedgerOptions, StoreDiagnose, StoreWrite, VerifyReport};
+use sapwood_ledger::{ApplyOptions, Ledger, LedgerOptions, VerifyReport};
 use sapwood_types::{Block, Height, Tx};
 
 /// A ledger, and the engine it is on.

@@ -1,7 +1,7 @@
 //! Preservations whose list is damaged.
 
 use sapwood_conformance::fixtures::coin;
-use sapwood_ledger::{StorePrune, StoreRead, StoreWrite, engine::Table};
+use sapwood_ledger::engine::Table;
 use sapwood_types::{Height, TxId};
 
 use crate::World;

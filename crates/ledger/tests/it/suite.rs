@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sapwood_conformance::{StoreFactory, conformance_suite, state_machine};
+use sapwood_conformance::{Store, StoreFactory, conformance_suite, state_machine};
 use sapwood_engine_memory::MemoryEngine;
-use sapwood_ledger::{AddressIndexing, Ledger, LedgerOptions, Store};
+use sapwood_ledger::{AddressIndexing, Ledger, LedgerOptions};
 use sapwood_rules::Policy;
 
 struct Factory {

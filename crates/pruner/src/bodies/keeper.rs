@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStoreExt, PutMode, PutOptions, path::Path};
 use sapwood_chain::{Body, BodyClaim, BodyFailure, BodyKeeper};
-use sapwood_ledger::{Store, StoreError};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_types::TxId;
 
 use super::{Bodies, BodyError};
@@ -23,7 +23,7 @@ impl Bodies {
     /// Makes these the bodies of one store and no other: whatever has no record there is taken for left over and deleted, so two stores
     /// with one place for their bodies would delete each other's. The place is marked at the first use; a place that bears the mark of
     /// another store refuses everything.
-    pub async fn of_store(self, store: &dyn Store) -> Result<Self, StoreError> {
+    pub async fn of_store(self, store: &Ledger) -> Result<Self, StoreError> {
         let name = match store.note(OWNER_NOTE).await? {
             Some(name) => name,
             None => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sapwood_ledger::{Judged, Store, StoreError};
+use sapwood_ledger::{Judged, Ledger, StoreError};
 use sapwood_rules::{KeepReason, Policy, PruneContext, SafeHeight, Verdict};
 use sapwood_types::{External, Height, TxId};
 
@@ -60,7 +60,7 @@ impl Bodies {
     /// If the store fails, or the object store does with anything else than a missing object.
     pub async fn verify(
         &self,
-        store: &dyn Store,
+        store: &Ledger,
         policy: &Policy,
         check: &(dyn Fn(TxId, &Bytes) -> Result<(), String> + Send + Sync),
     ) -> Result<BodiesReport, VerifyBodiesError> {

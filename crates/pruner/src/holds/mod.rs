@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use sapwood_ledger::{Store, StoreError};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::Serialize;
@@ -184,7 +184,7 @@ pub enum HoldError {
 
 /// All holds that somebody set. The one of the reorganisation window is not among them: it follows from the chain.
 pub struct Holds {
-    store: Arc<dyn Store>,
+    store: Ledger,
     clock: Arc<dyn Clock>,
     held: RwLock<BTreeMap<String, Hold>>,
     /// Held while a change is written, so that two changes cannot write over each other.
@@ -200,7 +200,7 @@ pub struct Holds {
 
 impl Holds {
     /// Reads the holds from the store.
-    pub(crate) async fn load(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+    pub(crate) async fn load(store: Ledger, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let held = match store.note(NOTE).await? {
             None => BTreeMap::new(),
             Some(note) => bytes::decode(note)

@@ -92,7 +92,7 @@ impl Run<'_> {
             let situation = self.situation().await?;
             self.note(&situation);
             let Some(up_to) = situation.settled_up_to() else { return Ok(()) };
-            let full_speed = pacer.full_speed(&*self.shared.store).await?;
+            let full_speed = pacer.full_speed(&self.shared.store).await?;
             let width = if full_speed { self.shared.options.parallel_chunks } else { 1 };
             let started = Instant::now();
             let wave = self.list(up_to, sweep.position.clone(), width).await?;
@@ -160,7 +160,7 @@ impl Run<'_> {
             if pacer.wants_backlog() {
                 self.count_backlog(pacer).await?;
             }
-            if pacer.full_speed(&*self.shared.store).await? {
+            if pacer.full_speed(&self.shared.store).await? {
                 return Ok(());
             }
         }

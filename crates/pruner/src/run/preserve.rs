@@ -55,7 +55,7 @@ impl Run<'_> {
         txids: Vec<TxId>,
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<Vec<(TxId, Option<Height>)>, Halt> {
-        let store = &*self.shared.store;
+        let store = &self.shared.store;
         let children = readable(store, txids, unreadable).await.map_err(failed)?;
         let waiting = children.into_iter().filter(|child| !child.head.is_conflicting());
         let parents: BTreeSet<TxId> =

@@ -11,7 +11,7 @@ mod work;
 use std::{sync::Arc, time::Duration};
 
 use sapwood_chain::{ChainState, Events, Subscription};
-use sapwood_ledger::{Cursor, Store, StoreError};
+use sapwood_ledger::{Cursor, Ledger, StoreError};
 use tokio::sync::watch;
 
 use crate::{
@@ -74,7 +74,7 @@ impl Pruner {
     /// # Errors
     /// Options that cannot be used, and notes in the store that cannot be read.
     pub async fn start(
-        store: Arc<dyn Store>,
+        store: Ledger,
         events: Events,
         bodies: Option<Bodies>,
         options: PrunerOptions,
@@ -100,7 +100,7 @@ impl Pruner {
     /// # Errors
     /// Options that cannot be used, and notes in the store that cannot be read.
     pub async fn offline(
-        store: Arc<dyn Store>,
+        store: Ledger,
         bodies: Option<Bodies>,
         options: PrunerOptions,
         clock: Arc<dyn Clock>,

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use sapwood_chain::{ChainState, Events};
-use sapwood_ledger::{Cursor, Store, StoreError};
+use sapwood_ledger::{Cursor, Ledger, StoreError};
 use sapwood_rules::Policy;
 use sapwood_types::Height;
 use tokio::{
@@ -49,7 +49,7 @@ struct Owed {
 
 /// What the task and its handles share.
 pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Ledger,
     pub(crate) events: Events,
     pub(crate) bodies: Option<Bodies>,
     pub(crate) options: PrunerOptions,
@@ -98,18 +98,18 @@ pub(crate) struct Shared {
 impl Shared {
     /// Reads what was left in the store. Also returns how far the due index has been looked through.
     pub(super) async fn open(
-        store: Arc<dyn Store>,
+        store: Ledger,
         events: Events,
         bodies: Option<Bodies>,
         options: PrunerOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<(Arc<Self>, Option<Cursor>), PrunerError> {
-        let holds = Holds::load(Arc::clone(&store), Arc::clone(&clock)).await?;
+        let holds = Holds::load(store.clone(), Arc::clone(&clock)).await?;
         let enabled = match store.note(ENABLED_NOTE).await? {
             None => options.enabled,
             Some(note) => decode_enabled(&note)?,
         };
-        let policy = settle_policy(&*store, &options.policy).await?;
+        let policy = settle_policy(&store, &options.policy).await?;
         let totals = match store.note(TOTALS_NOTE).await? {
             None => Totals::default(),
             Some(note) => Totals::decode(note)

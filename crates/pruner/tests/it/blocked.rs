@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use sapwood_conformance::fixtures::{child, coin, small};
-use sapwood_ledger::StoreWrite;
 use sapwood_pruner::Consumer;
 use sapwood_rules::{Hold, PolicyChange};
 use sapwood_types::{Height, Tx};

@@ -4,7 +4,7 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use bytes::Bytes;
 use sapwood_conformance::fixtures::{burn, coin, small};
-use sapwood_ledger::{CreateRequest, StoreWrite};
+use sapwood_ledger::CreateRequest;
 use sapwood_pruner::{Bodies, BodyLocation, PrunerOptions, StopReason};
 use sapwood_types::{External, Height, Tx};
 

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use object_store::memory::InMemory;
 use sapwood_chain::{BodyKeeper, Chain, ChainError, ChainOptions};
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, small};
-use sapwood_ledger::{Applied, ApplyOptions, CreateRequest, RollbackMode, Store, StoreRead, StoreWrite};
+use sapwood_ledger::{Applied, ApplyOptions, CreateRequest, RollbackMode};
 use sapwood_pruner::{Bodies, BodyError, BodyLocation, JobState};
 use sapwood_types::{Block, BlockHash, External, Height, Tx, tx_file};
 
@@ -25,7 +25,7 @@ struct Chained {
 impl Chained {
     async fn new(bodies: Bodies, rollback: RollbackMode) -> Self {
         let world = World::with(pruner_options(small()), Some(bodies.clone())).await;
-        let (store, events) = (Arc::new(world.store.clone()) as Arc<dyn Store>, world.events.clone());
+        let (store, events) = (world.store.clone(), world.events.clone());
         let options = ChainOptions { rollback, ..ChainOptions::default() };
         let chain = Chain::with_bodies(store, events, options, Arc::new(bodies));
         let chained = Chained { world, chain };

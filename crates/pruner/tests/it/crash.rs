@@ -20,8 +20,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events};
 use sapwood_conformance::fixtures::{burn, child, coin, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{ApplyOptions, CreateRequest, Store, StoreDiagnose, StorePrune, StoreRead, StoreWrite};
-use sapwood_ledger::{Faults, Ledger};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Faults, Ledger};
 use sapwood_pruner::{Bodies, BodyLocation, Consumer, JobState, ManualClock, PrunerOptions};
 use sapwood_rules::Hold;
 use sapwood_types::{Block, BlockHash, External, Height, Tx, TxId, TxRecord};
@@ -302,7 +301,7 @@ fn large_of(height: u32) -> Tx {
 
 /// Blocks with one large transaction each, from where the store is up to height 4.
 async fn apply_large(store: &Ledger, directory: &Path) {
-    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let shared = store.clone();
     let bodies = Arc::new(bodies(directory).of_store(store).await.unwrap());
     let chain = Chain::with_bodies(shared, Events::default(), ChainOptions::default(), bodies);
     let last = store.last_applied().await.unwrap().map_or(0, |last| last.height.0);

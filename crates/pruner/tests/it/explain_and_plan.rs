@@ -4,7 +4,7 @@ use sapwood_conformance::{
     fixtures::{burn, child, coin, op, script, small, utxo_hash},
     state_machine::rng::Rng,
 };
-use sapwood_ledger::{Reassign, StoreRead, StoreWrite};
+use sapwood_ledger::Reassign;
 use sapwood_pruner::{Explanation, PrunerOptions, StopReason};
 use sapwood_rules::Hold;
 use sapwood_types::{Height, Tx};

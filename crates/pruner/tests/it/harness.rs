@@ -15,10 +15,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use sapwood_chain::{ChainState, Events};
 use sapwood_conformance::fixtures::{block_hash, burn};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{
-    ApplyOptions, CreateRequest, MineRequest, RollbackMode, Store, StoreDiagnose, StoreRead, StoreWrite,
-};
-use sapwood_ledger::{Faults, Ledger};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Faults, Ledger, MineRequest, RollbackMode};
 use sapwood_pruner::{Bodies, Job, JobState, ManualClock, Pacing, Pruner, PrunerHandle, PrunerOptions};
 use sapwood_rules::Policy;
 use sapwood_types::{Block, BlockHash, Height, MinedIn, Tx, TxRecord};
@@ -340,6 +337,6 @@ pub(crate) async fn start(
     options: PrunerOptions,
     clock: &Arc<ManualClock>,
 ) -> PrunerHandle {
-    let store: Arc<dyn Store> = Arc::new(store.clone());
+    let store = store.clone();
     Pruner::start(store, events.clone(), bodies, options, Arc::clone(clock) as _).await.unwrap()
 }

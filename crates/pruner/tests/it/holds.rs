@@ -1,7 +1,6 @@
 //! Holds: the lowest decides, they survive a restart, and none goes in silence.
 
 use sapwood_conformance::fixtures::{burn, small};
-use sapwood_ledger::StoreWrite;
 use sapwood_pruner::{Consumer, HoldError, HoldKind, JobId, JobState, PrunerOptions, holds};
 use sapwood_rules::Hold;
 use sapwood_types::{Height, Tx};
@@ -172,8 +171,9 @@ async fn damaged_holds_keep_the_pruner_from_starting() {
     for (name, note) in [(holds::NOTE, &b"\x09"[..]), (sapwood_pruner::ENABLED_NOTE, &b"\x01\x02"[..])] {
         world.store.put_notes(vec![(name.into(), Some(note.into()))]).await.unwrap();
         let clock = Arc::new(ManualClock::at(NOW));
-        let store = Arc::new(world.store.clone());
-        let refused = Pruner::start(store, world.events.clone(), None, world.options.clone(), clock).await;
+        let refused =
+            Pruner::start(world.store.clone(), world.events.clone(), None, world.options.clone(), clock)
+                .await;
         let error = refused.err().unwrap();
         assert!(matches!(error, PrunerError::Store(StoreError::Corrupt { .. })), "{error}");
         world.store.put_notes(vec![(name.into(), None)]).await.unwrap();

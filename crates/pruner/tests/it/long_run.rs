@@ -9,10 +9,7 @@ use std::{
 
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{
-    ApplyOptions, CreateRequest, RollbackMode, Store, StoreDiagnose, StoreRead, StoreWrite,
-};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, JobState, ManualClock, PrunerHandle, PrunerOptions};
 use sapwood_rules::Policy;
 use sapwood_sources::synthetic::{Outcome, SyntheticChain, SyntheticOptions};
@@ -80,7 +77,7 @@ impl Node {
         let events = Events::default();
         events.enter(ChainState::Running);
         let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
-        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let shared = store.clone();
         let chain = Chain::with_bodies(shared, events.clone(), options, Arc::new(bodies.clone()));
         Node { directory, store, events, bodies, chain, pruner: None, made: 0, reorganised: 0, large: 0 }
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sapwood_chain::ChainState;
 use sapwood_conformance::fixtures::{child, coin, small};
-use sapwood_ledger::{StoreRead, StoreWrite};
 use sapwood_pruner::{JobState, PrunerOptions, StopReason, Trigger};
 use sapwood_types::Height;
 

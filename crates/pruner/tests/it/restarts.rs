@@ -1,7 +1,6 @@
 //! A pruner that starts again goes on where it was, and looks again at what lies behind.
 
 use sapwood_conformance::fixtures::{burn, small};
-use sapwood_ledger::{StorePrune, StoreWrite};
 use sapwood_pruner::{JobState, PrunerOptions, Trigger};
 use sapwood_types::Height;
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sapwood_chain::{ChainState, Event, Events, events::BlockPersisted};
 use sapwood_conformance::fixtures::small;
-use sapwood_ledger::{Store, StorePrune, StoreRead};
 use sapwood_pruner::{JobId, JobState, Pruner, PrunerHandle, PrunerOptions, SystemClock, Trigger};
 use sapwood_types::Height;
 
@@ -21,7 +20,7 @@ async fn with_due(count: usize) -> World {
 }
 
 async fn offline(world: &World, options: PrunerOptions) -> PrunerHandle {
-    let store: Arc<dyn Store> = Arc::new(world.store.clone());
+    let store = world.store.clone();
     Pruner::offline(store, None, options, Arc::new(SystemClock)).await.unwrap()
 }
 

@@ -7,7 +7,6 @@ use sapwood_chain::{
     events::{BlockPersisted, BlocksRolledBack},
 };
 use sapwood_conformance::fixtures::small;
-use sapwood_ledger::StoreRead;
 use sapwood_pruner::{Consumer, Job, JobState, PrunerOptions, Trigger};
 use sapwood_types::{BlockHash, BlockMark, Height};
 

@@ -1,7 +1,7 @@
 //! Nothing is deleted before all parents of old unmined transactions are preserved.
 
 use sapwood_conformance::fixtures::{burn, child, coin, small};
-use sapwood_ledger::{CreateRequest, StorePrune, StoreWrite};
+use sapwood_ledger::CreateRequest;
 use sapwood_pruner::{JobState, PrunerOptions, StopReason};
 use sapwood_types::{Height, Tx};
 
@@ -162,7 +162,6 @@ async fn without_deletion_parents_are_preserved_all_the_same() {
 
 #[tokio::test]
 async fn undo_goes_below_the_window_and_stays_inside() {
-    use sapwood_ledger::StoreRead;
     let world = World::new(small()).await;
     world.block_at(1, &[]).await;
     world.extend_to(20).await;
@@ -246,7 +245,6 @@ async fn a_preservation_that_fails_on_a_later_page_deletes_nothing() {
 /// A snapshot or an export may have to go back to the height it holds.
 #[tokio::test]
 async fn undo_from_a_hold_below_the_floor_on_stays() {
-    use sapwood_ledger::StoreRead;
     use sapwood_rules::Hold;
     let world = World::new(small()).await;
     world.block_at(1, &[]).await;

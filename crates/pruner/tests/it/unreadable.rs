@@ -1,7 +1,7 @@
 //! A damaged record is retained, counted and named, and everything else goes on. The damage is real: bytes in the embedded store.
 
 use sapwood_conformance::fixtures::{burn, child, coin, small};
-use sapwood_ledger::{CreateRequest, StorePrune, StoreRead, StoreWrite};
+use sapwood_ledger::CreateRequest;
 use sapwood_pruner::{Bodies, BodyLocation, JobState, PrunerOptions};
 use sapwood_types::{External, Height, Tx};
 

@@ -14,7 +14,7 @@ use clap::Args;
 use sapwood_chain::LONGEST_RUN;
 use sapwood_engine_rocksdb::{OpenMode, Options, RocksEngine, open_ledger};
 use sapwood_ledger::{
-    Faults, StoreDiagnose, StoreRead,
+    Faults,
     engine::{Engine, WriteSet},
 };
 use sapwood_rules::Policy;

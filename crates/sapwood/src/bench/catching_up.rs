@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events};
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::{ApplyOptions, Store, StoreWrite};
+use sapwood_ledger::ApplyOptions;
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 
@@ -89,10 +89,10 @@ struct Node {
 
 impl Node {
     async fn start(chain: &BenchChain) -> anyhow::Result<Self> {
-        let store: Arc<dyn Store> = Arc::new(chain.store.clone());
+        let store = chain.store.clone();
         let events = Events::default();
         events.enter(ChainState::Running);
-        let applier = Chain::new(Arc::clone(&store), events.clone(), ChainOptions::default());
+        let applier = Chain::new(store.clone(), events.clone(), ChainOptions::default());
         let policy = Policy::with_retention(RETENTION);
         let options = PrunerOptions::with_policy(policy);
         let pruner = Pruner::start(store, events, None, options, Arc::new(SystemClock)).await?;

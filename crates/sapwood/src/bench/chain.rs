@@ -5,10 +5,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{
-    ApplyOptions, Cursor, DeleteDue, DueRecord, Page, StoreDiagnose, StorePrune, StoreRead, StoreWrite,
-};
+use sapwood_ledger::{ApplyOptions, Cursor, DeleteDue, DueRecord, Ledger, Page};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
 use sapwood_types::{Block, Height, TxId};
 use tokio::task::JoinSet;

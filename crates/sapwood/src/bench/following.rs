@@ -11,8 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sapwood_chain::{ApplyMode, Chain, ChainOptions, DEFAULT_QUEUE, Events};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, ApplyOptions, RollbackMode, Store, StoreWrite as _};
+use sapwood_ledger::{AddressIndexing, ApplyOptions, Ledger, RollbackMode};
 use sapwood_rules::Policy;
 use sapwood_sources::synthetic::{SyntheticChain, SyntheticOptions};
 use sapwood_types::Block;
@@ -171,7 +170,7 @@ struct Way {
 impl Way {
     fn new(directory: &Path, options: Options, mode: Option<ApplyMode>) -> anyhow::Result<Self> {
         let store = open_ledger(directory, OpenMode::Create, Policy::default(), options)?;
-        let shared = Arc::new(store.clone()) as Arc<dyn Store>;
+        let shared = store.clone();
         let chain = mode.map(|mode| {
             Chain::new(shared, Events::default(), ChainOptions { mode, rollback: RollbackMode::Follower })
         });

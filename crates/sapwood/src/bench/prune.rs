@@ -7,7 +7,6 @@ use std::{
 
 use clap::Args;
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::StoreRead;
 
 use super::{
     Shape,

@@ -17,8 +17,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, Store, StoreRead as _};
+use sapwood_ledger::{AddressIndexing, Ledger};
 use sapwood_rules::Policy;
 use sapwood_server::{ListenOptions, ServerOptions};
 use sapwood_sources::synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource};
@@ -234,8 +233,7 @@ impl Measured {
             policy,
             Options::default().ledger(|ledger| ledger.address_index = address_index),
         )?;
-        let chain =
-            Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), ChainOptions::default());
+        let chain = Chain::new(store.clone(), Events::default(), ChainOptions::default());
         let stop = Stop::default();
         let follower = Follower::new(chain.clone(), Arc::new(source.clone()), FollowOptions::default(), stop);
         let servers = ServerOptions::default();

@@ -9,7 +9,6 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::{StoreDiagnose, StoreRead};
 
 use super::{
     Shape,

@@ -14,8 +14,7 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events, Progress};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{Store, StoreError, StoreRead as _};
+use sapwood_ledger::{Ledger, StoreError};
 use sapwood_pruner::{Bodies, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
     Access as ServerAccess, Node, NodeParts, Secret, Tokens,
@@ -66,11 +65,11 @@ impl Local {
             ..config.pruner.options(policy.configuration())
         };
         let progress = last_known(&store).await?;
-        let store = Arc::new(store) as Arc<dyn Store>;
+        let store = store;
         let events = Events::default();
         events.enter(ChainState::Offline);
-        let chain = Chain::new(Arc::clone(&store), events, ChainOptions::default());
-        let pruner = Pruner::offline(Arc::clone(&store), bodies, options, Arc::new(SystemClock)).await?;
+        let chain = Chain::new(store.clone(), events, ChainOptions::default());
+        let pruner = Pruner::offline(store.clone(), bodies, options, Arc::new(SystemClock)).await?;
         let parts = NodeParts {
             name: node.identity(),
             store,
@@ -135,7 +134,7 @@ async fn last_known(store: &Ledger) -> Result<Progress, StoreError> {
 async fn open_bodies(
     section: &BodiesSection,
     directory: &Directory,
-    store: &dyn Store,
+    store: &Ledger,
     access: Access,
 ) -> anyhow::Result<Option<Bodies>> {
     let reading = access != Access::Change;

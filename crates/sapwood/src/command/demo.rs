@@ -11,8 +11,7 @@ use clap::{Args, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{BatchError, CreateRequest, RollbackMode, Store, StoreRead as _, StoreWrite as _};
+use sapwood_ledger::{BatchError, CreateRequest, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, Consumer, text::counted};
 use sapwood_rules::{Hold, Policy};
 use sapwood_server::{ListenOptions, ServerOptions, grpc::Feed, status::StatusReport};
@@ -102,7 +101,7 @@ impl Demo {
         let policy = Policy::with_retention(RETENTION);
         let (directory, store) = open(path, policy).await?;
         let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
-        let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, Events::default(), options);
+        let chain = Chain::new(store.clone(), Events::default(), options);
         let follower =
             Follower::new(chain.clone(), Arc::new(source.clone()), FollowOptions::default(), stop.clone());
         let listen = |base: ListenOptions, address| ListenOptions { address, ..base };

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use sapwood_chain::{Chain, ChainError, Events, FollowOptions, Follower, Rejected, Stop};
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::{Store, StoreRead as _};
+use sapwood_ledger::Ledger;
 use sapwood_pruner::{Bodies, Pruner, PrunerOptions, SystemClock, text::counted};
 use sapwood_rules::{Policy, PolicyChange};
 use sapwood_sources::{
@@ -147,9 +147,9 @@ impl ImportBitcoin {
         };
         let bodies = config.bodies.open(&directory, &store).await?;
         let bodies = Arc::new(bodies.with_stop(a_while_after(&stop)));
-        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let shared = store.clone();
         let chain = Chain::with_bodies(
-            Arc::clone(&shared),
+            shared.clone(),
             Events::default(),
             apply.chain_options(),
             Arc::clone(&bodies) as _,
@@ -169,7 +169,7 @@ impl ImportBitcoin {
                 let (events, bodies) = (chain.events().clone(), Bodies::clone(&bodies));
                 let clock = Arc::new(SystemClock);
                 let pruner =
-                    Pruner::start(Arc::clone(&shared), events, Some(bodies), prune.clone(), clock).await?;
+                    Pruner::start(shared.clone(), events, Some(bodies), prune.clone(), clock).await?;
                 // Before the chain is followed nothing is deleted.
                 let deleted_before = pruner.status().await?.totals.deleted;
                 Some((pruner, deleted_before))
@@ -313,11 +313,7 @@ fn say_what_is_odd(report: &BlkReport) {
 }
 
 /// Prunes what became prunable with the last blocks, and says how many records went.
-async fn prune_the_rest(
-    store: Arc<dyn Store>,
-    bodies: Bodies,
-    options: PrunerOptions,
-) -> anyhow::Result<u64> {
+async fn prune_the_rest(store: Ledger, bodies: Bodies, options: PrunerOptions) -> anyhow::Result<u64> {
     if store.last_applied().await?.is_none() {
         return Ok(0);
     }

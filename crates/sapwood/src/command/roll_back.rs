@@ -1,11 +1,11 @@
 //! `sapwood rollback`: roll blocks back by hand.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events};
-use sapwood_ledger::{RollbackMode, Store, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_pruner::text::counted;
 use sapwood_sources::ChainPoint;
 use sapwood_types::Height;
@@ -34,7 +34,7 @@ impl RollBack {
             let (floor, last) = (store.rollback_floor().await?, store.last_applied().await?);
             let rollback = if self.keep_transactions { RollbackMode::Node } else { RollbackMode::Follower };
             let options = ChainOptions { rollback, ..ChainOptions::default() };
-            let chain = Chain::new(Arc::new(store) as Arc<dyn Store>, Events::default(), options);
+            let chain = Chain::new(store, Events::default(), options);
             let height = Height(self.to);
             let (Some(floor), Some(last)) = (floor, last) else { bail!("no block is applied") };
             if height > last.height {

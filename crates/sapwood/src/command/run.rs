@@ -13,7 +13,6 @@ use clap::Args;
 use sapwood_chain::{Chain, Events, FollowOptions, Follower, Progress, Stop};
 use sapwood_engine_rocksdb::Options;
 use sapwood_ledger::Ledger;
-use sapwood_ledger::{Store, StoreRead as _};
 use sapwood_pruner::PrunerOptions;
 use sapwood_server::{address::ChainKind, grpc::Feed};
 use sapwood_sources::{
@@ -93,7 +92,7 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         let store = directory.open(&node_file, options, &config.policy()?).await?;
 
         let bodies = config.bodies.open(&directory, &store).await?.with_stop(a_while_after(&stop));
-        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let shared = store.clone();
         let chain_options = config.apply.chain_options();
         let chain = Chain::with_bodies(shared, Events::default(), chain_options, Arc::new(bodies.clone()));
         let source: Option<Arc<dyn BlockSource>> = (config.source.kind != SourceKind::Feed).then(|| {

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use sapwood_chain::{ApplyMode, ChainOptions};
 use sapwood_engine_rocksdb::{Durability, Options};
-use sapwood_ledger::{AddressIndexing, RollbackMode, Store};
+use sapwood_ledger::{AddressIndexing, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
 use sapwood_rules::Policy;
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
@@ -402,7 +402,7 @@ impl BodiesSection {
     }
 
     /// The bodies of the store in a data directory.
-    pub(crate) async fn open(&self, directory: &Directory, store: &dyn Store) -> anyhow::Result<Bodies> {
+    pub(crate) async fn open(&self, directory: &Directory, store: &Ledger) -> anyhow::Result<Bodies> {
         let bodies = Bodies::open(&self.location(&directory.bodies()))?.with_external_above(self.above());
         Ok(bodies.of_store(store).await?)
     }

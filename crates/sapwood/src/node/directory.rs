@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{AddressIndexing, EngineError, Ledger, StoreError, StoreRead as _};
+use sapwood_ledger::{AddressIndexing, EngineError, Ledger, StoreError};
 use sapwood_pruner::{PolicyState, settle_policy};
 use sapwood_rules::Policy;
 use sapwood_server::address::ChainKind;
@@ -371,7 +371,7 @@ mod tests {
             after: None,
             limit: 1,
         };
-        use sapwood_ledger::{AddressKind, StoreRead as _};
+        use sapwood_ledger::AddressKind;
         assert!(store.by_address(query(AddressKind::Credential)).await.is_ok());
         assert!(store.by_address(query(AddressKind::Address)).await.is_err(), "that index is not kept");
         drop(store);

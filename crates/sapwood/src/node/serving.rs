@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use sapwood_chain::{Chain, Follower, Progress, Stop};
-use sapwood_ledger::{AddressIndexing, Store};
+use sapwood_ledger::AddressIndexing;
 use sapwood_pruner::{Bodies, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 use sapwood_server::{
@@ -132,11 +132,10 @@ impl Serving {
             private::warn_if_key_is_open(files);
         }
         let tokens = SharedTokens::from(private::tokens(tokens, &parts.directory)?);
-        let store: Arc<dyn Store> = Arc::clone(parts.chain.store());
+        let store = parts.chain.store().clone();
         let events = parts.chain.events().clone();
         let pruner =
-            Pruner::start(Arc::clone(&store), events, parts.bodies, parts.pruner, Arc::new(SystemClock))
-                .await?;
+            Pruner::start(store.clone(), events, parts.bodies, parts.pruner, Arc::new(SystemClock)).await?;
         let directory = parts.directory;
         let node = Node::new(NodeParts {
             name: parts.name,

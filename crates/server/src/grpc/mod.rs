@@ -180,9 +180,8 @@ fn router(
     let GrpcServices { chain, pruner, feed, node: _ } = services;
     let door = Door { access, feed: feed.clone() };
     let most = limits.max_message_bytes;
-    let store = Arc::clone(chain.store());
-    let utxo =
-        UtxoService { store: Arc::clone(&store), chain: chain.clone(), pruner: pruner.clone(), limits };
+    let store = chain.store().clone();
+    let utxo = UtxoService { store: store.clone(), chain: chain.clone(), pruner: pruner.clone(), limits };
     let chain = ChainService { chain, pruner: pruner.clone(), feed, limits, stop: stop.clone() };
     let stop = stop.clone();
     let pruner = PrunerService { pruner, store, limits, stop };

@@ -3,13 +3,12 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::{Stream, stream};
 use sapwood_chain::Stop;
-use sapwood_ledger::Store;
+use sapwood_ledger::Ledger;
 use sapwood_pruner::{HoldError, JobId, PrunerError, PrunerHandle};
 use sapwood_types::Height;
 use tokio::sync::broadcast::error::RecvError;
@@ -29,7 +28,7 @@ const PLANNED: u64 = 100_000;
 /// The service `Pruner`.
 pub(crate) struct PrunerService {
     pub(crate) pruner: PrunerHandle,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Ledger,
     pub(crate) limits: GrpcLimits,
     pub(crate) stop: Stop,
 }

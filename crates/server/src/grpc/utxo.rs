@@ -1,12 +1,10 @@
 //! The service `Utxo`: every operation of the store.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use prost::Message;
 use sapwood_chain::Chain;
 use sapwood_ledger::{
-    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, MineRequest, Order, Store, StoreError,
+    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, Ledger, MineRequest, Order, StoreError,
     Utxo as StoredUtxo, error::ItemError,
 };
 use sapwood_pruner::PrunerHandle;
@@ -24,7 +22,7 @@ use crate::cursor::Listing;
 
 /// The service `Utxo`.
 pub(crate) struct UtxoService {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Ledger,
     /// What keeps bodies of large transactions before it stores them.
     pub(crate) chain: Chain,
     /// What would end preservations before their time.

@@ -1,9 +1,9 @@
 //! Blocks, as far back as they can be rolled back: what their undo records tell.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use axum::{Json, extract::State};
-use sapwood_ledger::Store;
+use sapwood_ledger::Ledger;
 use sapwood_types::{BlockHash, Height, Undo};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -28,7 +28,7 @@ pub(crate) struct BlockHeights(Mutex<HashMap<BlockHash, Height>>);
 
 impl BlockHeights {
     /// The undo record of the block of a hash. `None` if it is not one that can be rolled back.
-    async fn find(&self, store: &dyn Store, hash: BlockHash) -> Result<Option<Undo>, Problem> {
+    async fn find(&self, store: &Ledger, hash: BlockHash) -> Result<Option<Undo>, Problem> {
         // One walk at a time: requests that wait use its result.
         let mut known = self.0.lock().await;
         let of = |undo: Option<Undo>| undo.filter(|undo| undo.block.hash == hash);
@@ -83,7 +83,7 @@ pub(crate) async fn blocks(
     let limit = extract::limit(query.limit, 20, 100)? as usize;
     let order = query.order.unwrap_or(OrderParam::Desc).into();
     let store = service.node.store();
-    Ok(Json(listing::blocks(&**store, order, query.cursor.as_deref(), limit).await?))
+    Ok(Json(listing::blocks(store, order, query.cursor.as_deref(), limit).await?))
 }
 
 /// Which transactions of a block.
@@ -122,10 +122,10 @@ pub(crate) async fn block(
 ) -> Answer<BlockView> {
     let limit = extract::limit(query.limit, 1000, 10_000)? as usize;
     let from = query.from.unwrap_or(0) as usize;
-    let store = Arc::clone(service.node.store());
+    let store = service.node.store().clone();
     let undo = if text.len() == 64 {
         let hash = text.parse().map_err(|error| Problem::bad_request(format!("block: {error}")))?;
-        service.block_heights.find(&*store, hash).await?.ok_or_else(|| {
+        service.block_heights.find(&store, hash).await?.ok_or_else(|| {
             Problem::not_found(format!(
                 "block {text} is not among those that can still be rolled back: it was never applied, is not on the applied \
                  chain, or lies so deep that nothing of it is kept"
@@ -139,16 +139,16 @@ pub(crate) async fn block(
         })?;
         match store.undo(height).await? {
             Some(undo) => undo,
-            None => return Err(not_kept(&*store, height).await?),
+            None => return Err(not_kept(&store, height).await?),
         }
     };
     let blocks = [undo];
-    let time = block_times::of(&*store, &blocks).await?.pop().flatten();
+    let time = block_times::of(&store, &blocks).await?.pop().flatten();
     Ok(Json(BlockView::new(&blocks[0], time, from, limit)))
 }
 
 /// The problem with a height of which no block is kept.
-async fn not_kept(store: &dyn Store, height: Height) -> Result<Problem, Problem> {
+async fn not_kept(store: &Ledger, height: Height) -> Result<Problem, Problem> {
     let (floor, last) = (store.undoable_from().await?, store.last_applied().await?);
     Ok(match (floor, last) {
         (Some(floor), Some(_)) if height < floor => Problem::pruned(format!(

@@ -157,7 +157,7 @@ async fn page(service: &Service, owner: Owner, query: PageParams) -> Answer<Utxo
     let limit = extract::limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
     let order = query.order.unwrap_or_default().into();
     let query = UtxoQuery { owner, order, cursor: query.cursor, limit };
-    Ok(Json(listing::utxos(&**service.node.store(), service.kind(), query).await?))
+    Ok(Json(listing::utxos(service.node.store(), service.kind(), query).await?))
 }
 
 /// Unspent outputs of an address

@@ -79,7 +79,7 @@ async fn verified(node: Node, progress: Progress) -> Result<VerifyView, String> 
         Some(bodies) => {
             let check = move |txid, body: &bytes::Bytes| kind.check_body(txid, body);
             let policy = node.pruner().policy();
-            bodies.verify(&**store, &policy, &check).await.map_err(|error| error.to_string())?
+            bodies.verify(store, &policy, &check).await.map_err(|error| error.to_string())?
         }
     };
     outside.damaged.iter().for_each(|problem| report.problem(problem.clone()));

@@ -251,7 +251,7 @@ impl Sampler {
             return at.elapsed().as_secs_f64();
         }
         let made_at = match applied {
-            Some(applied) => problems.note(block_times::at(&*self.parts.store, applied.height).await),
+            Some(applied) => problems.note(block_times::at(&self.parts.store, applied.height).await),
             None => None,
         };
         match made_at {
@@ -264,7 +264,7 @@ impl Sampler {
     /// Seconds from the block at which a record became due to the last block, by their times. From the lowest block that can be rolled
     /// back if that is above it: older times are not kept. `None` if they are not known.
     async fn seconds_since_due(&self, due_at: Height) -> Result<Option<u64>, StoreError> {
-        let store = &*self.parts.store;
+        let store = &self.parts.store;
         let (last, lowest) = (store.last_applied().await?, store.undoable_from().await?);
         let (Some(last), Some(lowest)) = (last, lowest) else { return Ok(None) };
         let from = block_times::at(store, due_at.max(lowest)).await?;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use sapwood_conformance::fixtures::{address, paying, txid};
-use sapwood_ledger::{self as store, StoreWrite as _};
+use sapwood_ledger as store;
 use sapwood_server::grpc::{
     Feed,
     proto::{chain_event::Event, *},

@@ -8,8 +8,7 @@ use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use sapwood_chain::{Chain, ChainOptions, Events, FollowOptions, Follower, Stop};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, CreateRequest, Store, StoreRead as _, StoreWrite as _};
+use sapwood_ledger::{AddressIndexing, CreateRequest, Ledger};
 use sapwood_pruner::{Consumer, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::{Hold, Policy};
 use sapwood_server::{
@@ -43,7 +42,7 @@ fn options() -> SyntheticOptions {
 
 /// Everything that runs during the test.
 struct Running {
-    store: Arc<Ledger>,
+    store: Ledger,
     node: Node,
     stop: Stop,
     _directory: tempfile::TempDir,
@@ -55,14 +54,12 @@ async fn start() -> Running {
     let embedded = Options::default()
         .ledger(|ledger| ledger.address_index = index)
         .engine(|engine| engine.write_buffer_bytes = 1 << 20);
-    let store = Arc::new(open_ledger(directory.path(), OpenMode::Create, policy(), embedded).unwrap());
-    let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+    let store = open_ledger(directory.path(), OpenMode::Create, policy(), embedded).unwrap();
     let events = Events::default();
-    let chain = Chain::new(Arc::clone(&shared), events.clone(), ChainOptions::default());
+    let chain = Chain::new(store.clone(), events.clone(), ChainOptions::default());
     let options_of_pruner = PrunerOptions::with_policy(policy());
-    let pruner = Pruner::start(Arc::clone(&shared), events, None, options_of_pruner, Arc::new(SystemClock))
-        .await
-        .unwrap();
+    let pruner =
+        Pruner::start(store.clone(), events, None, options_of_pruner, Arc::new(SystemClock)).await.unwrap();
     pruner.register(Consumer::Persister).await.unwrap();
     let source = SyntheticSource::new(options()).unwrap();
     let stop = Stop::default();
@@ -70,7 +67,7 @@ async fn start() -> Running {
     let follower = Follower::new(chain.clone(), Arc::new(source.clone()), wait, stop.clone());
     let node = Node::new(NodeParts {
         name: "page test".into(),
-        store: shared,
+        store: store.clone(),
         chain,
         pruner: pruner.clone(),
         kind: ChainKind::Bitcoin(bitcoin::Network::Regtest),
@@ -88,7 +85,7 @@ async fn start() -> Running {
 }
 
 /// Makes blocks, and persists them later.
-async fn feed(source: SyntheticSource, store: Arc<Ledger>, pruner: PrunerHandle, stop: Stop) {
+async fn feed(source: SyntheticSource, store: Ledger, pruner: PrunerHandle, stop: Stop) {
     let hold = Hold {
         name: "export/nightly".into(),
         owner: "backup job".into(),

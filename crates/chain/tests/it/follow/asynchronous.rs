@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_chain::{ApplyMode, Chain, ChainError, ChainOptions, Events};
-use sapwood_ledger::{ApplyOptions, RollbackMode, Store, StoreRead as _};
+use sapwood_ledger::{ApplyOptions, RollbackMode};
 use sapwood_types::Height;
 
 use crate::follow::{
@@ -88,8 +88,7 @@ async fn following_through_a_queue_gives_the_same_chain_with_bad_blocks_and_bran
 async fn a_call_that_is_dropped_leaves_no_block_half_told() {
     let node = Node::new(RollbackMode::Node);
     let events = Events::default();
-    let chain =
-        Chain::new(Arc::new(node.store.clone()) as Arc<dyn Store>, events.clone(), ChainOptions::default());
+    let chain = Chain::new(node.store.clone(), events.clone(), ChainOptions::default());
     let mut subscriber = events.subscribe();
     for block in longer(&[], "block", 20) {
         // Dropped at once, most likely before the write: the block is applied and told all the same.

@@ -1,7 +1,7 @@
 //! Branches that turn out bad, and branches that are too far away.
 
 use sapwood_chain::{ChainError, ChainState, Event, Told};
-use sapwood_ledger::{ApplyError, RollbackMode, StoreDiagnose as _, StoreRead as _};
+use sapwood_ledger::{ApplyError, RollbackMode};
 use sapwood_rules::Policy;
 use sapwood_types::Height;
 

@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use sapwood_conformance::fixtures::{child, coin};
-use sapwood_ledger::{ApplyOptions, RollbackMode, StoreRead as _};
+use sapwood_ledger::{ApplyOptions, RollbackMode};
 use sapwood_types::Height;
 
 use crate::follow::{

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use sapwood_ledger::{ApplyOptions, CreateRequest, StoreWrite as _, UtxoSet};
+use sapwood_ledger::{ApplyOptions, CreateRequest, UtxoSet};
 use sapwood_muhash::{MuHash, display_hex};
 use sapwood_sources::{
     ChainPoint,

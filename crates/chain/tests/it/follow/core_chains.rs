@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use sapwood_chain::{ChainError, ChainOptions};
-use sapwood_ledger::{ApplyError, RollbackMode, StoreRead as _};
+use sapwood_ledger::{ApplyError, RollbackMode};
 use sapwood_rules::Policy;
 use sapwood_sources::{BlockSource, bitcoin::Network};
 use sapwood_types::{BlockHash, Height};

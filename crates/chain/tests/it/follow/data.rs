@@ -4,8 +4,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use sapwood_chain::{Chain, ChainOptions, ChainState, Events, FollowOptions, Follower, Progress, Stop};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{RollbackMode, Store, StoreDiagnose as _, StoreRead as _, UtxoSet};
+use sapwood_ledger::{Ledger, RollbackMode, UtxoSet};
 use sapwood_rules::Policy;
 use sapwood_sources::{
     BlockSource, ChainPoint,
@@ -91,7 +90,7 @@ impl Node {
     ) -> Self {
         let store = open_ledger(directory.path(), OpenMode::Create, policy, store_options).unwrap();
         let events = Events::default();
-        let chain = Chain::new(Arc::new(store.clone()) as Arc<dyn Store>, events.clone(), options);
+        let chain = Chain::new(store.clone(), events.clone(), options);
         Self { store, chain, events, directory }
     }
 

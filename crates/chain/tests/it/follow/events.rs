@@ -8,7 +8,7 @@ use std::{
 
 use sapwood_chain::{Event, FollowOptions, Follower, Stop, Subscription, Told};
 use sapwood_conformance::fixtures::{coin, coinbase};
-use sapwood_ledger::{ApplyOptions, RollbackMode, StoreRead as _};
+use sapwood_ledger::{ApplyOptions, RollbackMode};
 use sapwood_types::{Block, BlockHash, Height};
 
 use crate::follow::{

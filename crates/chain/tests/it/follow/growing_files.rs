@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, path::Path};
 
-use sapwood_ledger::{RollbackMode, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_sources::{BlockSource as _, bitcoin::Network};
 use sapwood_types::BlockHash;
 use serde_json::Value;

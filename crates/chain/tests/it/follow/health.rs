@@ -4,7 +4,7 @@ use std::{fs, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sapwood_chain::{ChainState, FollowOptions, LONGEST_PAUSE, Progress, SourceState};
-use sapwood_ledger::{RollbackMode, StoreDiagnose as _, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_rules::Policy;
 use sapwood_sources::{
     BlockSource, LazySource, Open, SourceError,

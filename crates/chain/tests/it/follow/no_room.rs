@@ -5,9 +5,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use sapwood_chain::{ApplyMode, ChainOptions, ChainState};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{
-    ApplyOptions, RollbackMode, StoreDiagnose as _, StoreError, StoreRead as _, StoreWrite as _,
-};
+use sapwood_ledger::{ApplyOptions, RollbackMode, StoreError};
 use sapwood_types::Height;
 
 use crate::follow::{

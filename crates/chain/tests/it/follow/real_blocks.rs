@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use sapwood_ledger::{Counts, RollbackMode, StoreRead as _};
+use sapwood_ledger::{Counts, RollbackMode};
 use sapwood_sources::{BlockSource as _, ChainPoint};
 use sapwood_types::{Block, Slot, Spender, TxId, TxRecord};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_chain::ChainError;
-use sapwood_ledger::{ApplyError, RollbackMode, StoreDiagnose as _, StoreRead as _, StoreWrite as _};
+use sapwood_ledger::{ApplyError, RollbackMode};
 use sapwood_sources::{
     BlockSource as _, SourceError,
     bitcoin::{Network, convert},

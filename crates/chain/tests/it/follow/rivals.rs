@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use sapwood_conformance::fixtures::{child, coin};
-use sapwood_ledger::{RollbackMode, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_sources::{BlockSource as _, bitcoin::Network};
 use sapwood_types::{Block, BlockHash, TxId};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_chain::{Event, Told};
-use sapwood_ledger::{ApplyOptions, RollbackMode, StoreRead as _};
+use sapwood_ledger::{ApplyOptions, RollbackMode};
 use sapwood_types::{Block, BlockHash};
 
 use crate::follow::{

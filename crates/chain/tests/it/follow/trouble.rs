@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_chain::{ChainError, ChainState, FollowOptions, Follower, Stop};
-use sapwood_ledger::{RollbackMode, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_sources::{SourceError, bitcoin::convert::ConvertError};
 use sapwood_types::Height;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bitcoin::{Block, consensus::encode::serialize};
 use sapwood_chain::{ApplyMode, ChainOptions};
-use sapwood_ledger::{RollbackMode, StoreRead as _};
+use sapwood_ledger::RollbackMode;
 use sapwood_sources::{BlockSource as _, ChainPoint, bitcoin::Network};
 use sapwood_testing::regtest::{coinbase, file, hash, longer, mine, spoilt, taking, with};
 use sapwood_types::Height;

@@ -6,10 +6,9 @@ use std::sync::{
 };
 
 use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
-use sapwood_ledger::Faults;
 use sapwood_ledger::{
-    AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, MineRequest,
-    RollbackError, RollbackMode, StoreError,
+    AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, Faults,
+    MineRequest, RollbackError, RollbackMode, StoreError,
 };
 use sapwood_rules::{PruneContext, safe_height};
 use sapwood_types::{Block, BlockHash, Height, MinedIn};

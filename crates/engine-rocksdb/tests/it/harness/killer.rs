@@ -13,7 +13,6 @@ use std::{
 
 use sapwood_conformance::state_machine::rng::Rng;
 use sapwood_engine_rocksdb::{Durability, OpenMode, open_ledger};
-use sapwood_ledger::StoreDiagnose;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -15,8 +15,7 @@ pub(crate) mod worker;
 use std::sync::Arc;
 
 use sapwood_engine_rocksdb::Options;
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, StoreDiagnose, VerifyReport};
+use sapwood_ledger::{AddressIndexing, Ledger, VerifyReport};
 
 /// Buffers so small that the engine flushes and compacts all the time, caches so small that records are read back, and two cores for every
 /// change, however small.

@@ -2,7 +2,7 @@
 //!
 //! Blocks, reorganisations, late and never-mined children, conflicts, restarts, a persister that lags and comes back, holds, an object store
 //! that fails, and prunes at any moment. After each step nothing that is needed may be gone; once all is quiet, everything that may go
-//! must be. Most schedules run on the plain model of a store, which is fast, and some on the embedded one.
+//! must be. Most schedules run on rows in memory, which is fast, and some on RocksDB.
 //!
 //! `SAPWOOD_SCHEDULES` (400) says how many; `SAPWOOD_SEED` (1) where to start.
 
@@ -20,11 +20,11 @@ use futures_util::FutureExt;
 use sapwood_chain::{Chain, ChainError, ChainOptions, ChainState, Event, Events, events::BlocksRolledBack};
 use sapwood_conformance::{
     fixtures::{burn, child, coin},
-    model::as_store::ModelStore,
     state_machine::rng::Rng,
 };
+use sapwood_engine_memory::MemoryEngine;
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{ApplyOptions, CreateRequest, RollbackMode, Store};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, LedgerOptions, RollbackMode};
 use sapwood_pruner::{Bodies, Consumer, ManualClock, Pruner, PrunerHandle, PrunerOptions, holds::PERSISTER};
 use sapwood_rules::{Hold, Policy};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, Tx, TxId};
@@ -35,10 +35,10 @@ use objects::Objects;
 
 const STEPS: usize = 60;
 
-/// Which store a schedule runs on.
+/// Where the rows of a schedule are.
 enum Backend<'a> {
-    Model(Arc<ModelStore>),
-    Embedded(&'a Path),
+    Memory(Arc<MemoryEngine>),
+    Rocksdb(&'a Path),
 }
 
 struct Simulation<'a> {
@@ -46,7 +46,7 @@ struct Simulation<'a> {
     seed: u64,
     made: u64,
     backend: Backend<'a>,
-    store: Arc<dyn Store>,
+    store: Ledger,
     /// What stores transactions and applies blocks, bodies first.
     chain: Chain,
     events: Events,
@@ -59,11 +59,14 @@ struct Simulation<'a> {
     log: Vec<String>,
 }
 
-fn open(backend: &Backend, policy: Policy) -> Arc<dyn Store> {
+fn open(backend: &Backend, policy: Policy) -> Ledger {
     match backend {
-        Backend::Model(store) => Arc::clone(store) as _,
-        Backend::Embedded(directory) => {
-            Arc::new(open_ledger(directory, OpenMode::Create, policy, store_options()).unwrap())
+        Backend::Memory(engine) => {
+            let options = LedgerOptions { callers_thread: true, ..LedgerOptions::default() };
+            Ledger::open(Arc::new(engine.reopen()), policy, options).unwrap()
+        }
+        Backend::Rocksdb(directory) => {
+            open_ledger(directory, OpenMode::Create, policy, store_options()).unwrap()
         }
     }
 }
@@ -86,8 +89,8 @@ impl<'a> Simulation<'a> {
             ..pruner_options(policy)
         };
         let backend = match directory {
-            None => Backend::Model(Arc::new(ModelStore::new(policy))),
-            Some(directory) => Backend::Embedded(directory),
+            None => Backend::Memory(Arc::default()),
+            Some(directory) => Backend::Rocksdb(directory),
         };
         let store = open(&backend, policy);
         let (events, objects) = (Events::default(), Arc::new(Objects::default()));
@@ -323,15 +326,13 @@ impl<'a> Simulation<'a> {
     async fn restart(&mut self) {
         self.log.push("restart".into());
         self.pruner.stop().await;
-        if let Backend::Embedded(_) = self.backend {
-            // The last clone closes it: the pruner's is dropped with its handle.
-            let placeholder: Arc<dyn Store> = Arc::new(ModelStore::new(self.options.policy));
-            let options = PrunerOptions { enabled: false, ..self.options.clone() };
-            self.store = Arc::clone(&placeholder);
-            self.chain = chain(&placeholder, &Events::default(), &self.bodies);
-            self.pruner = start(&placeholder, &Events::default(), &self.bodies, &options).await;
-            self.store = open(&self.backend, self.options.policy);
-        }
+        // The last clone closes it: the pruner's is dropped with its handle.
+        let placeholder = open(&Backend::Memory(Arc::default()), self.options.policy);
+        let options = PrunerOptions { enabled: false, ..self.options.clone() };
+        self.chain = chain(&placeholder, &Events::default(), &self.bodies);
+        self.pruner = start(&placeholder, &Events::default(), &self.bodies, &options).await;
+        self.store = placeholder;
+        self.store = open(&self.backend, self.options.policy);
         self.events = Events::default();
         self.events.enter(ChainState::Running);
         self.chain = chain(&self.store, &self.events, &self.bodies);
@@ -453,27 +454,20 @@ impl<'a> Simulation<'a> {
             .count();
         assert_eq!(self.objects.count().await, outside, "bodies were left behind");
         self.pruner.stop().await;
-        if let Backend::Embedded(_) = self.backend {
-            let report = self.store.verify(Arc::new(|_, _| {})).await.unwrap();
-            assert!(report.is_clean(), "{report}");
-        }
+        let report = self.store.verify(Arc::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean(), "{report}");
     }
 }
 
-fn chain(store: &Arc<dyn Store>, events: &Events, bodies: &Bodies) -> Chain {
+fn chain(store: &Ledger, events: &Events, bodies: &Bodies) -> Chain {
     let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
-    Chain::with_bodies(Arc::clone(store), events.clone(), options, Arc::new(bodies.clone()))
+    Chain::with_bodies(store.clone(), events.clone(), options, Arc::new(bodies.clone()))
 }
 
-async fn start(
-    store: &Arc<dyn Store>,
-    events: &Events,
-    bodies: &Bodies,
-    options: &PrunerOptions,
-) -> PrunerHandle {
+async fn start(store: &Ledger, events: &Events, bodies: &Bodies, options: &PrunerOptions) -> PrunerHandle {
     let clock = Arc::new(ManualClock::at(NOW));
     let bodies = Some(bodies.clone());
-    Pruner::start(Arc::clone(store), events.clone(), bodies, options.clone(), clock).await.unwrap()
+    Pruner::start(store.clone(), events.clone(), bodies, options.clone(), clock).await.unwrap()
 }
 
 /// What the schedules did, so that one can see that they did something.
@@ -512,13 +506,13 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, it is {value:?}")))
 }
 
-fn schedules(percent: u64, embedded: bool) {
+fn schedules(percent: u64, on_rocksdb: bool) {
     let count = (from_environment("SAPWOOD_SCHEDULES").unwrap_or(400) * percent).div_ceil(100);
     let first = from_environment("SAPWOOD_SEED").unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut tally = Tally::default();
     for seed in first..first + count {
-        let directory = embedded.then(|| tempfile::tempdir().unwrap());
+        let directory = on_rocksdb.then(|| tempfile::tempdir().unwrap());
         runtime.block_on(schedule(seed, directory.as_ref().map(|directory| directory.path()), &mut tally));
     }
     println!("{tally:?}");
@@ -527,12 +521,12 @@ fn schedules(percent: u64, embedded: bool) {
 }
 
 #[test]
-fn simulation_on_the_model_of_a_store() {
+fn simulation_on_rows_in_memory() {
     schedules(90, false);
 }
 
 #[test]
-fn simulation_on_the_embedded_store() {
+fn simulation_on_rocksdb() {
     schedules(10, true);
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use sapwood_chain::{Chain, ChainOptions, Events, Progress};
 use sapwood_conformance::fixtures::burn;
-use sapwood_ledger::{AddressIndexing, Store};
+use sapwood_ledger::AddressIndexing;
 use sapwood_pruner::ManualClock;
 use sapwood_rules::Hold;
 use sapwood_server::{Node, NodeParts, address::ChainKind};
@@ -24,8 +24,8 @@ fn alerts(status: &Value) -> Vec<&str> {
 
 /// What another process tells about the same store, before it has applied a block.
 fn after_a_restart(world: &World) -> Node {
-    let store: Arc<dyn Store> = Arc::clone(&world.store) as _;
-    let chain = Chain::new(Arc::clone(&store), Events::default(), ChainOptions::default());
+    let store = world.store.clone();
+    let chain = Chain::new(store.clone(), Events::default(), ChainOptions::default());
     Node::new(NodeParts {
         name: "started again".into(),
         store,

@@ -7,7 +7,6 @@ use std::{
 
 use sapwood_chain::{BelowFloor, ChainState, Failing, Progress, RefusedBlock, SourceHealth};
 use sapwood_conformance::fixtures::{coin, small};
-use sapwood_ledger::StoreRead as _;
 use sapwood_sources::{
     ChainPoint, Gap,
     synthetic::{SyntheticChain, SyntheticOptions, SyntheticSource},

@@ -1,7 +1,6 @@
 //! Blocks.
 
 use sapwood_conformance::fixtures::coin;
-use sapwood_ledger::StoreRead as _;
 use serde_json::{Value, json};
 
 use crate::http::world::World;

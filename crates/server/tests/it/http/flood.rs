@@ -9,7 +9,6 @@ use std::{
 };
 
 use sapwood_conformance::fixtures::coin;
-use sapwood_ledger::StoreDiagnose as _;
 use sapwood_server::{Access, ListenOptions, Listener, Stop};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -10,7 +10,6 @@ use std::{
 
 use sapwood_chain::{ChainState, Progress, SourceHealth};
 use sapwood_ledger::Faults;
-use sapwood_ledger::StoreWrite as _;
 
 use crate::http::world::{Plan, World};
 

@@ -10,7 +10,6 @@ use std::{
 };
 
 use sapwood_conformance::fixtures::coin;
-use sapwood_ledger::{StoreDiagnose as _, StoreRead as _};
 use sapwood_server::{ListenOptions, Listener, Stop};
 use tokio::{process::Command, task::JoinHandle};
 

@@ -13,8 +13,7 @@ use sapwood_chain::{
 };
 use sapwood_conformance::fixtures::{block_hash, child, coin, coinbase, small};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::Ledger;
-use sapwood_ledger::{AddressIndexing, ApplyOptions, Store, StoreRead as _};
+use sapwood_ledger::{AddressIndexing, ApplyOptions, Ledger};
 use sapwood_pruner::{Clock, Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_server::{
     Access, Node, NodeParts, Secret, Tokens,
@@ -114,7 +113,7 @@ impl Plan {
 }
 
 pub(crate) struct World {
-    pub(crate) store: Arc<Ledger>,
+    pub(crate) store: Ledger,
     pub(crate) chain: Chain,
     pub(crate) pruner: PrunerHandle,
     pub(crate) node: Node,
@@ -137,12 +136,11 @@ impl World {
     pub(crate) async fn planned(plan: Plan) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let embedded = plan.embedded.ledger(|ledger| ledger.address_index = plan.index);
-        let store = Arc::new(open_ledger(directory.path(), OpenMode::Create, small(), embedded).unwrap());
+        let store = open_ledger(directory.path(), OpenMode::Create, small(), embedded).unwrap();
         let events = Events::default();
-        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
         let options = ChainOptions { mode: ApplyMode::Sync, ..ChainOptions::default() };
-        let chain = Chain::new(Arc::clone(&shared), events.clone(), options);
-        let pruner = Pruner::start(Arc::clone(&shared), events, None, plan.pruner, plan.clock);
+        let chain = Chain::new(store.clone(), events.clone(), options);
+        let pruner = Pruner::start(store.clone(), events, None, plan.pruner, plan.clock);
         let pruner = pruner.await.unwrap();
         let stop = Stop::default();
         let progress = match plan.source {
@@ -157,7 +155,7 @@ impl World {
         };
         let node = Node::new(NodeParts {
             name: "test node".into(),
-            store: shared,
+            store: store.clone(),
             chain: chain.clone(),
             pruner: pruner.clone(),
             kind: plan.kind,

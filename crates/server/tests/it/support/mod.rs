@@ -4,8 +4,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use sapwood_chain::{Chain, ChainOptions, Events};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::AddressIndexing;
-use sapwood_ledger::Ledger;
+use sapwood_ledger::{AddressIndexing, Ledger};
 use sapwood_pruner::{Pruner, PrunerHandle, PrunerOptions, SystemClock};
 use sapwood_rules::Policy;
 use sapwood_server::{
@@ -81,14 +80,14 @@ impl Setup {
         let directory = self.directory.unwrap_or_else(|| tempfile::tempdir().unwrap());
         let store = open(directory.path());
         let events = Events::new(self.events_kept);
-        let chain = Chain::new(Arc::new(store), events, ChainOptions::default());
+        let chain = Chain::new(store, events, ChainOptions::default());
         let options = PrunerOptions { look_every: None, ..PrunerOptions::with_policy(Policy::default()) };
         let clock = Arc::new(SystemClock);
-        let (store, events) = (Arc::clone(chain.store()), chain.events().clone());
+        let (store, events) = (chain.store().clone(), chain.events().clone());
         let pruner = Pruner::start(store, events, None, options, clock).await.unwrap();
         let node = Node::new(NodeParts {
             name: "test node".into(),
-            store: Arc::clone(chain.store()),
+            store: chain.store().clone(),
             chain: chain.clone(),
             pruner: pruner.clone(),
             kind: ChainKind::Other("test".into()),

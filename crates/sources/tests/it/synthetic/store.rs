@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use sapwood_conformance::model::ModelStore;
-use sapwood_ledger::{
-    ApplyOptions, CreateRequest, DeleteDue, RollbackMode, StoreDiagnose, StorePrune, StoreRead, StoreWrite,
-};
+use sapwood_conformance::{Store, model::ModelStore};
+use sapwood_ledger::{ApplyOptions, CreateRequest, DeleteDue, RollbackMode};
 use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
 use sapwood_sources::synthetic::{Outcome, Step, SyntheticChain, SyntheticOptions};
 use sapwood_types::{Block, Height, TxId};
