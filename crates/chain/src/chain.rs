@@ -230,10 +230,10 @@ impl Chain {
 
     /// The applied block at a height, as far back as a rollback can reach.
     pub async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, ChainError> {
-        if let Some(undo) = self.worker.store.undo(height).await? {
+        if let Some(undo) = self.worker.store.block_at(height).await? {
             return Ok(Some(undo.block.hash));
         }
-        let after = self.worker.store.undo(height.next()).await?;
+        let after = self.worker.store.block_at(height.next()).await?;
         Ok(after.and_then(|undo| undo.previous).map(|block| block.hash))
     }
 }

@@ -140,5 +140,5 @@ pub fn hold(name: &str, keep_from: Option<u32>) -> Hold {
 
 /// What records are judged by at a height, with these holds.
 pub fn context(current: u32, retention: u32, holds: &[Hold]) -> PruneContext {
-    PruneContext { current: Height(current), safe: safe_height(Height(current), holds, 0), retention }
+    PruneContext { current: Height(current), safe: safe_height(Height(current), holds, 0).height, retention }
 }

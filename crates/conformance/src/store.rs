@@ -60,7 +60,7 @@ store! {
     fn last_applied(&self) -> Result<Option<BlockMark>, StoreError>;
     fn rollback_floor(&self) -> Result<Option<Height>, StoreError>;
     fn undoable_from(&self) -> Result<Option<Height>, StoreError>;
-    fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError>;
+    fn block_at(&self, height: Height) -> Result<Option<Undo>, StoreError>;
     fn counts(&self) -> Result<Counts, StoreError>;
     fn settled_between(&self, from: Height, to: Height) -> Result<u64, StoreError>;
     fn rolling_utxo_set(&self) -> Result<Option<UtxoSet>, StoreError>;

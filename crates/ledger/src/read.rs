@@ -414,8 +414,8 @@ impl Ledger {
         Ok(self.core.published.read().undoable_from())
     }
 
-    /// How to take back the block at a height, if that is still known.
-    pub async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+    /// Returns the applied block at a height: what it is, and how to roll it back. `None` if its undo record was dropped or never made.
+    pub async fn block_at(&self, height: Height) -> Result<Option<Undo>, StoreError> {
         self.run(move |core| core.read_undo(height)).await?
     }
 

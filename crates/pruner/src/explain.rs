@@ -107,7 +107,7 @@ impl PrunerHandle {
             verdict = Verdict::Kept(KeepReason::ExternalBody { error: body.answer.clone() });
         }
         explanation.may_go = verdict.may_go();
-        explanation.verdict = verdict.to_string();
+        explanation.verdict = situation.in_words(&verdict);
         if let Verdict::Kept(reason) = &verdict {
             explanation.reason = Some(reason.label());
         }

@@ -1,7 +1,10 @@
 //! Up to which height deletion is safe right now, and what records are judged by.
 
 use sapwood_ledger::StoreError;
-use sapwood_rules::{Hold, Policy, PruneContext, SafeHeight, lifecycle::due_up_to, safe_height, settled_at};
+use sapwood_rules::{
+    Hold, KeepReason, Policy, PruneContext, SafeHeight, Verdict, lifecycle::due_up_to, safe_height,
+    settled_at,
+};
 use sapwood_types::{Height, MasterPage, TxRecord};
 
 use crate::{
@@ -49,7 +52,7 @@ impl Situation {
     }
 
     pub(crate) fn context(&self) -> PruneContext {
-        PruneContext { current: self.height, safe: self.safe.clone(), retention: self.policy.retention }
+        PruneContext { current: self.height, safe: self.safe.height, retention: self.policy.retention }
     }
 
     /// The greatest settled height that may go; nothing if none may.
@@ -73,6 +76,19 @@ impl Situation {
     /// The greatest settled height that is due by age alone.
     pub(crate) fn due_by_age(&self) -> Option<Height> {
         due_up_to(self.height, self.policy.retention)
+    }
+
+    /// A verdict in words. The ledger knows heights only; where a hold decides, it is named here.
+    pub(crate) fn in_words(&self, verdict: &Verdict) -> String {
+        match (verdict, &self.safe.decided_by) {
+            (Verdict::Kept(KeepReason::Held { due_at, .. }), Some(hold)) => {
+                format!(
+                    "kept because hold {} of {} does not let go of height {due_at}",
+                    hold.name, hold.owner
+                )
+            }
+            _ => verdict.to_string(),
+        }
     }
 
     pub(crate) fn decided_by(&self) -> Option<String> {

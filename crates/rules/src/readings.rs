@@ -167,7 +167,7 @@ pub mod example {
     /// A retention of 288 and these holds.
     pub fn context(current: u32, holds: &[Hold]) -> PruneContext {
         let current = Height(current);
-        PruneContext { current, safe: safe_height(current, holds, 0), retention: 288 }
+        PruneContext { current, safe: safe_height(current, holds, 0).height, retention: 288 }
     }
 
     /// The verdict at a height.

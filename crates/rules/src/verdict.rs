@@ -4,18 +4,15 @@ use std::fmt;
 
 use sapwood_types::{AllSlots, Height, MasterPage, Slot, TxHead, TxId};
 
-use crate::{
-    holds::{Hold, SafeHeight},
-    lifecycle::{delete_at, is_stable, settled},
-};
+use crate::lifecycle::{delete_at, is_stable, settled};
 
 /// What a record is judged by, besides itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneContext {
     /// The height of the chain.
     pub current: Height,
-    /// Up to which height the holds let go.
-    pub safe: SafeHeight,
+    /// The greatest height that every hold lets go: what is due above it stays. `None` if everything is held.
+    pub safe: Option<Height>,
     /// Blocks a record is kept after it settled.
     pub retention: u32,
 }
@@ -102,15 +99,10 @@ pub enum KeepReason {
     RetentionOff,
     /// A hold does not let go.
     Held {
-        /// The hold.
-        hold: Hold,
         /// The height at which the record was due.
         due_at: Height,
-    },
-    /// The chain is not there yet.
-    AboveTip {
-        /// When it may go.
-        due_at: Height,
+        /// The greatest height that every hold lets go. `None` if everything is held.
+        safe: Option<Height>,
     },
     /// The block at which it settled can still be taken back, and then it has to be there.
     Undoable {
@@ -146,7 +138,7 @@ pub enum KeepReason {
 
 impl KeepReason {
     /// Every short fixed name there is.
-    pub const LABELS: [&str; 18] = [
+    pub const LABELS: [&str; 17] = [
         "creating",
         "reassigned",
         "locked",
@@ -159,7 +151,6 @@ impl KeepReason {
         "too_young",
         "retention_off",
         "held",
-        "above_tip",
         "undoable",
         "child_disagrees",
         "unreadable",
@@ -182,7 +173,6 @@ impl KeepReason {
             KeepReason::TooYoung { .. } => "too_young",
             KeepReason::RetentionOff => "retention_off",
             KeepReason::Held { .. } => "held",
-            KeepReason::AboveTip { .. } => "above_tip",
             KeepReason::Undoable { .. } => "undoable",
             KeepReason::ChildDisagrees { .. } => "child_disagrees",
             KeepReason::Unreadable { .. } => "unreadable",
@@ -276,11 +266,8 @@ pub fn judge_state(
     if due_at > context.current {
         return Verdict::Kept(not_due_yet(head, slots, settled_at, due_at));
     }
-    if !context.safe.allows(due_at) {
-        return Verdict::Kept(match &context.safe.decided_by {
-            Some(hold) => KeepReason::Held { hold: hold.clone(), due_at },
-            None => KeepReason::AboveTip { due_at },
-        });
+    if Some(due_at) > context.safe {
+        return Verdict::Kept(KeepReason::Held { due_at, safe: context.safe });
     }
     match undoable_from {
         Some(undoable_from) if settled_at >= undoable_from => {
@@ -360,10 +347,12 @@ impl fmt::Display for KeepReason {
                 write!(f, "it settled at {settled_at} and may go at {due_at}")
             }
             KeepReason::RetentionOff => write!(f, "the retention is 0, so nothing is ever deleted"),
-            KeepReason::Held { hold, due_at } => {
-                write!(f, "hold {} of {} does not let go of height {due_at}", hold.name, hold.owner)
+            KeepReason::Held { due_at, safe: None } => {
+                write!(f, "it is due at {due_at}, and everything is held")
             }
-            KeepReason::AboveTip { due_at } => write!(f, "it is due at {due_at}, above the safe height"),
+            KeepReason::Held { due_at, safe: Some(safe) } => {
+                write!(f, "it is due at {due_at}, and what is due above {safe} is held")
+            }
             KeepReason::Undoable { settled_at, undoable_from } => write!(
                 f,
                 "it settled at {settled_at}, and every block from {undoable_from} on can still be taken back"

@@ -18,6 +18,6 @@ pub(crate) async fn of(store: &Ledger, blocks: &[Undo]) -> Result<Vec<Option<u64
 
 /// The time of the block at a height as a Unix timestamp. `None` if it cannot be rolled back, or brought no new transaction.
 pub(crate) async fn at(store: &Ledger, height: Height) -> Result<Option<u64>, StoreError> {
-    let Some(undo) = store.undo(height).await? else { return Ok(None) };
+    let Some(undo) = store.block_at(height).await? else { return Ok(None) };
     Ok(of(store, &[undo]).await?.pop().flatten())
 }

@@ -129,7 +129,7 @@ pub(crate) async fn blocks(
     let mut found = Vec::with_capacity(limit);
     for height in heights.iter().take(limit) {
         // One that was rolled back meanwhile is left out.
-        found.extend(store.undo(Height(*height)).await?);
+        found.extend(store.block_at(Height(*height)).await?);
     }
     let times = block_times::of(store, &found).await?;
     let next = heights.get(limit - 1).filter(|_| heights.len() > limit);

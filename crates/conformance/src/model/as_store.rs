@@ -142,7 +142,7 @@ impl Store for ModelStore {
         Ok(self.read().undoable_from())
     }
 
-    async fn undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
+    async fn block_at(&self, height: Height) -> Result<Option<Undo>, StoreError> {
         Ok(self.read().undo(height))
     }
 

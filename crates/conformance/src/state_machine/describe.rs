@@ -52,7 +52,7 @@ pub fn op(op: &Op) -> String {
         }
         Op::DeleteDue { request } => {
             let context = &request.context;
-            let (current, retention, safe) = (context.current, context.retention, context.safe.height);
+            let (current, retention, safe) = (context.current, context.retention, context.safe);
             let txids: Vec<String> = request.txids.iter().map(ToString::to_string).collect();
             let how = if request.check_children { "with" } else { "without" };
             let txids = txids.join(", ");

@@ -151,7 +151,7 @@ pub fn context(rng: &mut Rng, model: &Model) -> PruneContext {
     let current = if rng.chance(60) { tip } else { tip.plus(rng.between(0, 8)).minus(rng.between(0, 4)) };
     let retention = if rng.chance(85) { model.policy().retention } else { rng.between(0, 7) };
     let holds: Vec<Hold> = (0..[0, 0, 0, 1, 2][rng.below(5) as usize]).map(|_| hold(rng, tip)).collect();
-    PruneContext { current, safe: safe_height(current, &holds, 1000), retention }
+    PruneContext { current, safe: safe_height(current, &holds, 1000).height, retention }
 }
 
 fn hold(rng: &mut Rng, tip: Height) -> Hold {

@@ -116,7 +116,7 @@ impl Observation {
         }
         let mut undo = Vec::new();
         for height in &look.heights {
-            undo.push(store.undo(*height).await.map_err(text)?);
+            undo.push(store.block_at(*height).await.map_err(text)?);
         }
         let mut settled = [0; 3];
         for (found, (from, to)) in settled.iter_mut().zip(settled_ranges(look)) {

@@ -105,7 +105,7 @@ impl Runner {
     /// The store may have forgotten spenders in records that were written over since.
     async fn agree_on_replaced(&mut self) -> Result<(), Problem> {
         for height in self.model.heights_with_replaced() {
-            let undo = self.store.undo(height).await;
+            let undo = self.store.block_at(height).await;
             let undo = undo.map_err(|error| Problem::new("a read failed", error.to_string()))?;
             let replaced = undo.map(|undo| undo.replaced).unwrap_or_default().into_iter();
             let records = replaced.map(|it| TxRecord::assemble(it.txid, &it.master, &it.extras));

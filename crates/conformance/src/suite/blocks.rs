@@ -170,7 +170,7 @@ pub async fn the_undo_record_says_what_the_block_did(factory: &dyn StoreFactory)
     let second = s.extend(&[&a, &waiting, &b]).await.block;
     let undo =
         Undo { block: first, previous: None, created: vec![root.txid], mined: vec![], replaced: vec![] };
-    assert_eq!(s.undo(Height(7)).await, Ok(Some(undo)));
+    assert_eq!(s.block_at(Height(7)).await, Ok(Some(undo)));
     let undo = Undo {
         block: second,
         previous: Some(first),
@@ -178,9 +178,9 @@ pub async fn the_undo_record_says_what_the_block_did(factory: &dyn StoreFactory)
         mined: vec![waiting.txid],
         replaced: vec![],
     };
-    assert_eq!(s.undo(Height(8)).await, Ok(Some(undo)));
-    assert_eq!(s.undo(Height(9)).await, Ok(None));
-    assert_eq!(s.undo(Height(6)).await, Ok(None));
+    assert_eq!(s.block_at(Height(8)).await, Ok(Some(undo)));
+    assert_eq!(s.block_at(Height(9)).await, Ok(None));
+    assert_eq!(s.block_at(Height(6)).await, Ok(None));
     s.sound().await;
 }
 
@@ -227,7 +227,7 @@ pub async fn a_transaction_may_be_written_over_where_that_is_allowed(factory: &d
         assert!(record.slots.iter().all(Slot::is_unspent));
     }
     assert_eq!(s.head(&live).await.spending_height, Some(Height(6)));
-    let undo = s.undo(Height(3)).await.expect("undo").expect("an undo record");
+    let undo = s.block_at(Height(3)).await.expect("undo").expect("an undo record");
     let replaced: Vec<_> = undo
         .replaced
         .iter()
@@ -257,7 +257,7 @@ pub async fn the_floor_follows_at_the_distance_of_the_window(factory: &dyn Store
         s.extend_to(height).await;
         assert_eq!(s.rollback_floor().await, Ok(Some(Height(floor))), "at {height}");
     }
-    let undo = s.undo(Height(110)).await.expect("undo").expect("inside the window");
+    let undo = s.block_at(Height(110)).await.expect("undo").expect("inside the window");
     s.roll_back(Some((Height(110), undo.block.hash)), sapwood_ledger::RollbackMode::Node)
         .await
         .expect("roll back");
@@ -284,7 +284,7 @@ pub async fn undo_records_are_dropped_only_below_the_floor(factory: &dyn StoreFa
     let there = async || {
         let mut heights = Vec::new();
         for height in 99..110 {
-            if s.undo(Height(height)).await.expect("undo").is_some() {
+            if s.block_at(Height(height)).await.expect("undo").is_some() {
                 heights.push(height);
             }
         }

@@ -187,8 +187,9 @@ pub async fn teranode_489_the_consumers_height_decides(factory: &dyn StoreFactor
     s.add_mined(&tx, 10).await;
     for keep_from in [Some(0), Some(1), Some(15), None] {
         let running_but_behind = hold("block assembly", keep_from);
-        let judged = s.try_prune(&[&tx], 500, std::slice::from_ref(&running_but_behind)).await;
-        let held = KeepReason::Held { hold: running_but_behind, due_at: Height(15) };
+        let safe = running_but_behind.lets_go_up_to();
+        let judged = s.try_prune(&[&tx], 500, &[running_but_behind]).await;
+        let held = KeepReason::Held { due_at: Height(15), safe };
         assert_eq!(judged[0].verdict, Verdict::Kept(held));
     }
     assert!(s.has(&tx).await);
@@ -368,7 +369,7 @@ pub async fn bitcoin_22733_nothing_is_left_behind(factory: &dyn StoreFactory) {
     let report = s.verify(std::sync::Arc::new(|_, _| ())).await.expect("verify");
     assert_eq!((report.records, report.index_entries), (0, 0), "{report}");
     for height in 1..=15 {
-        assert_eq!(s.undo(Height(height)).await, Ok(None), "the undo record of {height}");
+        assert_eq!(s.block_at(Height(height)).await, Ok(None), "the undo record of {height}");
     }
     s.sound().await;
 }
@@ -401,7 +402,7 @@ pub async fn reth_22803_pruning_leaves_the_chain_alone(factory: &dyn StoreFactor
     let s = Subject::new(factory, small()).await;
     s.start(1, &[&burn("tx", &[])]).await;
     s.extend_to(9).await;
-    let chain = async || (s.last_applied().await, s.rollback_floor().await, s.undo(Height(9)).await);
+    let chain = async || (s.last_applied().await, s.rollback_floor().await, s.block_at(Height(9)).await);
     let before = chain().await;
     assert_eq!(s.prune(9).await.len(), 1);
     assert_eq!(chain().await, before);
@@ -434,12 +435,12 @@ pub async fn waterfalls_96_undo_is_written_for_every_block(factory: &dyn StoreFa
     for height in 101..=150 {
         let tx = child(&format!("at {height}"), &[(&previous, 0)], 1);
         s.extend(&[&tx]).await;
-        let undo = s.undo(Height(height)).await.expect("undo").expect("written with its block");
+        let undo = s.block_at(Height(height)).await.expect("undo").expect("written with its block");
         assert_eq!((undo.created, undo.mined), (vec![tx.txid], vec![]), "height {height}");
         txs.push(tx.clone());
         previous = tx;
     }
-    let at_145 = s.undo(Height(145)).await.expect("undo").expect("inside the window").block;
+    let at_145 = s.block_at(Height(145)).await.expect("undo").expect("inside the window").block;
     let rolled =
         s.roll_back(Some((at_145.height, at_145.hash)), RollbackMode::Follower).await.expect("roll back");
     assert_eq!(rolled.blocks, 5, "the whole window, right after catching up");

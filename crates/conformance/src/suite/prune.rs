@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sapwood_ledger::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal, RollbackMode};
-use sapwood_rules::{Hold, KeepReason, Verdict};
+use sapwood_rules::{KeepReason, PruneContext, Verdict};
 use sapwood_types::{External, Height, Slot};
 
 use super::{StoreFactory, Subject, failures, only};
@@ -68,9 +68,8 @@ pub async fn a_persister_holds_until_it_has_caught_up(factory: &dyn StoreFactory
     s.add_mined(&tx, 10).await;
     // A persister that has written height n still needs everything from n + 1 on. The record is due at 15.
     let persisted = |height: u32| hold("persister", Some(height + 1));
-    let held = |hold: Hold| Verdict::Kept(KeepReason::Held { hold, due_at: Height(15) });
-    let behind = persisted(14);
-    assert_eq!(s.try_prune(&[&tx], 100, std::slice::from_ref(&behind)).await[0].verdict, held(behind));
+    let held = Verdict::Kept(KeepReason::Held { due_at: Height(15), safe: Some(Height(14)) });
+    assert_eq!(s.try_prune(&[&tx], 100, &[persisted(14)]).await[0].verdict, held);
     assert!(s.has(&tx).await, "the persister is behind");
     let further = [hold("export", Some(90)), persisted(15)];
     assert_eq!(s.verdict_held(&tx, 100, &further).await, Verdict::MayGo { due_at: Height(15) });
@@ -85,8 +84,8 @@ pub async fn a_consumer_at_zero_or_silent_holds_everything(factory: &dyn StoreFa
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 0).await;
     for silent in [hold("persister", Some(0)), hold("persister", None)] {
-        let judged = s.try_prune(&[&tx], 1_000, std::slice::from_ref(&silent)).await;
-        let held = Verdict::Kept(KeepReason::Held { hold: silent, due_at: Height(5) });
+        let judged = s.try_prune(&[&tx], 1_000, &[silent]).await;
+        let held = Verdict::Kept(KeepReason::Held { due_at: Height(5), safe: None });
         assert_eq!(judged[0].verdict, held);
     }
     assert!(s.has(&tx).await);
@@ -94,13 +93,12 @@ pub async fn a_consumer_at_zero_or_silent_holds_everything(factory: &dyn StoreFa
     s.sound().await;
 }
 
-/// The chain's own height is a limit too: what is due above it stays, and says so.
+/// What is due above the safe height stays, and says so.
 pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
-    let mut context = context(20, 5, &[]);
-    context.safe = sapwood_rules::SafeHeight::at(Height(14));
+    let context = PruneContext { safe: Some(Height(14)), ..context(20, 5, &[]) };
     let request = DeleteDue {
         txids: vec![tx.txid],
         context,
@@ -110,7 +108,10 @@ pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory)
         permit: None,
     };
     let judged = s.delete_due(request).await.expect("delete");
-    assert_eq!(judged[0].verdict, Verdict::Kept(KeepReason::AboveTip { due_at: Height(15) }));
+    assert_eq!(
+        judged[0].verdict,
+        Verdict::Kept(KeepReason::Held { due_at: Height(15), safe: Some(Height(14)) })
+    );
     assert!(s.has(&tx).await);
     s.sound().await;
 }

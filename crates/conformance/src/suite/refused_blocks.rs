@@ -13,11 +13,11 @@ use crate::fixtures::*;
 async fn assert_refused(s: &Subject, block: &Block, error: ApplyError) {
     let before = s.digest().await;
     let last = s.last_applied().await;
-    let undo = s.undo(block.height).await;
+    let undo = s.block_at(block.height).await;
     assert_eq!(s.try_apply(block).await, Err(error.clone()));
     s.assert_unchanged(before, &format!("a block refused because \"{error}\"")).await;
     assert_eq!(s.last_applied().await, last, "after {error}");
-    assert_eq!(s.undo(block.height).await, undo, "after {error}");
+    assert_eq!(s.block_at(block.height).await, undo, "after {error}");
 }
 
 /// The next block with a good transaction before the bad one, which must be refused for this problem.

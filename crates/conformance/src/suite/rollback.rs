@@ -36,7 +36,7 @@ pub async fn for_a_node_transactions_are_unmined_again(factory: &dyn StoreFactor
     assert_eq!(sorted(rolled.unmined), ids(&[&tx, &heir]));
     assert_eq!((rolled.forgotten, rolled.conflicting), (vec![], vec![]));
     assert_eq!(s.last_applied().await, Ok(Some(first)));
-    assert_eq!(s.undo(Height(11)).await, Ok(None));
+    assert_eq!(s.block_at(Height(11)).await, Ok(None));
     for tx in [&tx, &heir] {
         let head = s.head(tx).await;
         assert_eq!((head.blocks.as_slice(), head.first_unmined), (&[][..], Some(Height(11))));
@@ -184,7 +184,7 @@ pub async fn exactly_the_blocks_above_the_target_go(factory: &dyn StoreFactory) 
             "the target's own stays mined, {mode:?}"
         );
         for (height, there) in [(10, true), (11, true), (12, true), (13, false), (14, false)] {
-            let undo = s.undo(Height(height)).await.expect("undo");
+            let undo = s.block_at(Height(height)).await.expect("undo");
             assert_eq!(undo.is_some(), there, "the undo record of {height}, {mode:?}");
         }
         let again = s.extend(&[&txs[2]]).await;
@@ -343,10 +343,10 @@ pub async fn a_refused_rollback_changes_nothing(factory: &dyn StoreFactory) {
     refused(Some((101, low.hash)), RollbackError::BelowFloor { target: Height(101), floor }).await;
     refused(Some((0, nowhere)), RollbackError::BelowFloor { target: Height(0), floor }).await;
     refused(None, RollbackError::BelowFloor { target: Height(0), floor }).await;
-    let at_105 = s.undo(Height(105)).await.expect("undo").expect("inside the window").block;
+    let at_105 = s.block_at(Height(105)).await.expect("undo").expect("inside the window").block;
     let other = RollbackError::OtherBlock { target: Height(105), found: at_105.hash, expected: nowhere };
     refused(Some((105, nowhere)), other).await;
-    let undo_104 = s.undo(Height(104)).await.expect("undo").expect("inside the window");
+    let undo_104 = s.block_at(Height(104)).await.expect("undo").expect("inside the window");
     let at_103 = undo_104.previous.expect("the block below");
     let other = RollbackError::OtherBlock { target: floor, found: at_103.hash, expected: nowhere };
     refused(Some((103, nowhere)), other).await;
@@ -360,7 +360,8 @@ pub async fn the_floor_can_be_reached_after_undo_is_pruned(factory: &dyn StoreFa
     let s = Subject::new(factory, small()).await;
     s.start(100, &[]).await;
     s.extend_to(108).await;
-    let target = s.undo(Height(104)).await.expect("undo").expect("there").previous.expect("the block below");
+    let target =
+        s.block_at(Height(104)).await.expect("undo").expect("there").previous.expect("the block below");
     assert_eq!(target.height, Height(103));
     let undo = s.prune_undo(None, Height::MAX, 100).await.expect("prune undo");
     assert_eq!(undo.dropped, 4, "100 to 103");

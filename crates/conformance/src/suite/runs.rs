@@ -89,7 +89,7 @@ pub async fn a_row_ends_before_the_first_bad_block(factory: &dyn StoreFactory) {
     assert_eq!(s.last_applied().await.expect("last").map(|last| last.hash), Some(blocks[0].hash));
     assert_eq!(s.slot(&root, 0).await, spent(&good, 0, Some(2)));
     assert!(!s.has(&bad).await && !s.has(&after).await);
-    assert_eq!(s.undo(blocks[1].height).await, Ok(None));
+    assert_eq!(s.block_at(blocks[1].height).await, Ok(None));
     s.extend(&[&child("next", &[(&good, 0)], 1)]).await;
     s.sound().await;
 }

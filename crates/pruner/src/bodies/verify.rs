@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use sapwood_ledger::{Judged, Ledger, StoreError};
-use sapwood_rules::{KeepReason, Policy, PruneContext, SafeHeight, Verdict};
+use sapwood_rules::{KeepReason, Policy, PruneContext, Verdict};
 use sapwood_types::{External, Height, TxId};
 
 use super::{Bodies, BodyError};
@@ -67,8 +67,7 @@ impl Bodies {
         let mut report = BodiesReport::default();
         let height = store.last_applied().await?.map_or(Height::GENESIS, |last| last.height);
         // Without holds: what only they keep has its body, or was not deleted yet.
-        let context =
-            PruneContext { current: height, safe: SafeHeight::at(height), retention: policy.retention };
+        let context = PruneContext { current: height, safe: Some(height), retention: policy.retention };
         let mut after = None;
         loop {
             let page = store.records(after, CHUNK).await?;

@@ -184,7 +184,7 @@ impl Final {
     async fn of(store: &Ledger, bodies: &Bodies) -> Self {
         let mut undo = Vec::new();
         for height in (0..40).map(Height) {
-            undo.extend(store.undo(height).await.unwrap().map(|_| height));
+            undo.extend(store.block_at(height).await.unwrap().map(|_| height));
         }
         let mut kept = Vec::new();
         let mut listing = bodies.list(None).await.unwrap();
@@ -289,7 +289,7 @@ async fn goes_on(directory: tempfile::TempDir, cast: &Cast) -> Final {
         let external = world.bodies.as_ref().unwrap().belongs_outside(tx).unwrap();
         assert_eq!(world.bodies.as_ref().unwrap().exists(tx.txid, external).await, Ok(false));
     }
-    assert_eq!(world.store.undo(Height(15)).await.unwrap(), None);
+    assert_eq!(world.store.block_at(Height(15)).await.unwrap(), None);
     let left = Final::of(&world.store, world.bodies.as_ref().unwrap()).await;
     world.sound().await;
     left

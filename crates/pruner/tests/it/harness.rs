@@ -256,7 +256,7 @@ impl World {
 
     /// Takes back all blocks above a height.
     pub(crate) async fn roll_back_to(&self, height: u32) {
-        let hash = self.store.undo(Height(height + 1)).await.unwrap().unwrap().previous.unwrap().hash;
+        let hash = self.store.block_at(Height(height + 1)).await.unwrap().unwrap().previous.unwrap().hash;
         self.store.roll_back(Some((Height(height), hash)), RollbackMode::Node).await.unwrap();
     }
 

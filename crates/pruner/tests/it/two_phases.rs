@@ -169,9 +169,9 @@ async fn undo_goes_below_the_window_and_stays_inside() {
     assert!(job.counts.undo_dropped > 0);
     let floor = world.store.rollback_floor().await.unwrap().unwrap();
     assert_eq!(floor, Height(15));
-    assert_eq!(world.store.undo(floor).await.unwrap(), None);
+    assert_eq!(world.store.block_at(floor).await.unwrap(), None);
     for height in 16..=20 {
-        assert!(world.store.undo(Height(height)).await.unwrap().is_some(), "undo of {height}");
+        assert!(world.store.block_at(Height(height)).await.unwrap().is_some(), "undo of {height}");
     }
     world.roll_back_to(15).await;
     assert_eq!(world.store.prune_undo(None, Height::MAX, 100).await.unwrap().dropped, 0);
@@ -261,7 +261,7 @@ async fn undo_from_a_hold_below_the_floor_on_stays() {
     assert_eq!(world.prune().await.counts.undo_dropped, 7);
     assert_eq!(world.store.rollback_floor().await.unwrap(), Some(Height(15)));
     for height in 1..=20 {
-        let undo = world.store.undo(Height(height)).await.unwrap();
+        let undo = world.store.block_at(Height(height)).await.unwrap();
         assert_eq!(undo.is_some(), height >= 8, "undo of {height}");
     }
     world.pruner.holds().release("export").await.unwrap();

@@ -119,7 +119,7 @@ async fn axelar_2422_an_unreadable_record_stops_neither_undo_nor_sweeping() {
         let ended = world.preserved_until(&also).await;
         assert_eq!(ended, None, "{which}: another preservation ends");
         let floor = world.store.rollback_floor().await.unwrap().unwrap();
-        assert_eq!(world.store.undo(floor).await.unwrap(), None, "{which}: undo records go");
+        assert_eq!(world.store.block_at(floor).await.unwrap(), None, "{which}: undo records go");
         assert!(!bodies.exists(orphan.txid, External::Tx).await.unwrap(), "{which}: bodies are swept");
         let status = world.pruner.status().await.unwrap();
         let named: Vec<_> = status.unreadable.iter().map(|record| record.txid).collect();

@@ -6,7 +6,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
 use sapwood_ledger::{ApplyOptions, Cursor, DeleteDue, DueRecord, Ledger, Page};
-use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
+use sapwood_rules::{Policy, PruneContext, lifecycle::due_up_to};
 use sapwood_types::{Block, Height, TxId};
 use tokio::task::JoinSet;
 
@@ -102,7 +102,7 @@ async fn delete(
     check_children: bool,
 ) -> anyhow::Result<u64> {
     let txids = records.iter().map(|record| record.txid).collect();
-    let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
+    let context = PruneContext { current, safe: Some(current), retention: RETENTION };
     let judged = store
         .delete_due(DeleteDue {
             txids,

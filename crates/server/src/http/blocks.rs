@@ -33,7 +33,7 @@ impl BlockHeights {
         let mut known = self.0.lock().await;
         let of = |undo: Option<Undo>| undo.filter(|undo| undo.block.hash == hash);
         if let Some(height) = known.get(&hash) {
-            return Ok(of(store.undo(*height).await?));
+            return Ok(of(store.block_at(*height).await?));
         }
         let floor = store.undoable_from().await?;
         let mut next = store.last_applied().await?;
@@ -43,11 +43,11 @@ impl BlockHeights {
             {
                 break;
             }
-            next = store.undo(mark.height).await?.and_then(|undo| undo.previous);
+            next = store.block_at(mark.height).await?.and_then(|undo| undo.previous);
         }
         known.retain(|_, height| floor.is_some_and(|floor| *height >= floor));
         match known.get(&hash) {
-            Some(height) => Ok(of(store.undo(*height).await?)),
+            Some(height) => Ok(of(store.block_at(*height).await?)),
             None => Ok(None),
         }
     }
@@ -137,7 +137,7 @@ pub(crate) async fn block(
         let height = height.ok_or_else(|| {
             Problem::bad_request("block: it is a height, or a hash of 64 hexadecimal digits")
         })?;
-        match store.undo(height).await? {
+        match store.block_at(height).await? {
             Some(undo) => undo,
             None => return Err(not_kept(&store, height).await?),
         }

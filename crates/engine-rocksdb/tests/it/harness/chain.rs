@@ -8,7 +8,7 @@ use sapwood_conformance::{
     state_machine::{op::Op, rng::Rng},
 };
 use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, DeleteDue, RollbackMode};
-use sapwood_rules::{Policy, PruneContext, safe_height};
+use sapwood_rules::{Policy, PruneContext};
 use sapwood_types::{
     AddressHash, Block, BlockHash, Height, Input, OutPoint, Output, Slot, Tx, TxId, TxRecord,
 };
@@ -183,7 +183,7 @@ impl Chain {
         let mut txids: Vec<TxId> = model.due(Height::MAX).into_iter().map(|due| due.txid).collect();
         txids.truncate(self.rng.between(1, 150) as usize);
         let retention = Self::POLICY.retention;
-        let context = PruneContext { current, safe: safe_height(current, &[], 0), retention };
+        let context = PruneContext { current, safe: Some(current), retention };
         let cursor = Cursor(Bytes::copy_from_slice(&self.rng.bytes::<36>()));
         let save_cursor = self.rng.chance(70).then_some(cursor);
         let check_children = self.rng.chance(50);

@@ -10,7 +10,7 @@ use sapwood_ledger::{
     AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, Faults,
     MineRequest, RollbackError, RollbackMode, StoreError,
 };
-use sapwood_rules::{PruneContext, safe_height};
+use sapwood_rules::PruneContext;
 use sapwood_types::{Block, BlockHash, Height, MinedIn};
 
 /// Fails the so-manieth write at a named point, and only that one: a store that tried again would get through.
@@ -73,7 +73,7 @@ pub(crate) fn every_write() -> Vec<Op> {
     let height = Height(1);
     let block = Block { height, hash: BlockHash([1; 32]), parent: BlockHash([0; 32]), time: 0, txs: vec![] };
     let mined_in = MinedIn { block_id: 1, height, subtree: 0, on_longest_chain: true };
-    let context = PruneContext { current: height, safe: safe_height(height, &[], 0), retention: 1 };
+    let context = PruneContext { current: height, safe: Some(height), retention: 1 };
     vec![
         Op::Create { batch: vec![], height },
         Op::Spend { batch: vec![], height },

@@ -68,7 +68,7 @@ async fn m17_what_was_rolled_back_or_lies_too_deep_is_not_shown() {
     let (first, last) = (world.get("/api/v1/blocks/1").await.ok(), world.get("/api/v1/blocks/2").await.ok());
     // Found once, so that it is known where it was.
     world.get(&format!("/api/v1/blocks/{}", hash(&last))).await.ok();
-    let target = world.store.undo(sapwood_types::Height(1)).await.unwrap().unwrap().block;
+    let target = world.store.block_at(sapwood_types::Height(1)).await.unwrap().unwrap().block;
     let target = sapwood_sources::ChainPoint::new(target.height, target.hash);
     world.chain.roll_back(Some(target)).await.unwrap();
     world.get(&format!("/api/v1/blocks/{}", hash(&last))).await.problem(404, "not-found");

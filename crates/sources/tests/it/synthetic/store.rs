@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use sapwood_conformance::{Store, model::ModelStore};
 use sapwood_ledger::{ApplyOptions, CreateRequest, DeleteDue, RollbackMode};
-use sapwood_rules::{Policy, PruneContext, SafeHeight, lifecycle::due_up_to};
+use sapwood_rules::{Policy, PruneContext, lifecycle::due_up_to};
 use sapwood_sources::synthetic::{Outcome, Step, SyntheticChain, SyntheticOptions};
 use sapwood_types::{Block, Height, TxId};
 
@@ -51,7 +51,7 @@ async fn prune(store: &ModelStore, current: Height) -> usize {
     let Some(up_to) = due_up_to(current, RETENTION) else { return 0 };
     let due = store.due(up_to, None, usize::MAX).await.unwrap();
     let txids = due.items.iter().map(|record| record.txid).collect();
-    let context = PruneContext { current, safe: SafeHeight::at(current), retention: RETENTION };
+    let context = PruneContext { current, safe: Some(current), retention: RETENTION };
     let request = DeleteDue {
         txids,
         context,
