@@ -6,10 +6,11 @@
 //! # Correctness
 //! A commit is one RocksDB batch over all column families, with the number of the commit in it, so after a crash both are there or neither.
 //! With a write-ahead log that is RocksDB's promise; without one ([`Durability::CleanStopOnly`]) all families are flushed together.
-//! A view is a RocksDB snapshot.
+//! A view is a RocksDB snapshot. What RocksDB drops of a damaged log is noticed when the database is opened: see `acknowledged`.
 //!
 //! The space of what was deleted comes back by itself, also when nothing is written any more: see `flusher`.
 
+mod acknowledged;
 mod columns;
 mod flusher;
 mod lock;
@@ -36,7 +37,7 @@ use sapwood_ledger::{
 };
 use sapwood_rules::Policy;
 
-use self::{flusher::Flusher, view::RocksView};
+use self::{acknowledged::Acknowledged, flusher::Flusher, view::RocksView};
 pub use self::{
     lock::OpenMode,
     options::{Durability, Options, RocksOptions},
@@ -79,6 +80,10 @@ pub struct RocksEngine {
     database: rocksdb::Options,
     write_options: WriteOptions,
     position: AtomicU64,
+    /// `None` if the database is open for reading only.
+    acknowledged: Option<Acknowledged>,
+    /// The last commit before this process opened the database, which was synced by then.
+    synced: u64,
 }
 
 pub(crate) fn failed(doing: &'static str) -> impl Fn(rocksdb::Error) -> EngineError {
@@ -119,7 +124,7 @@ impl RocksEngine {
             Durability::PowerLoss => write_options.set_sync(true),
             Durability::CleanStopOnly => write_options.disable_wal(true),
         }
-        let engine = Self {
+        let mut engine = Self {
             _flusher: flusher,
             db,
             _lock: lock,
@@ -129,8 +134,18 @@ impl RocksEngine {
             database,
             write_options,
             position: AtomicU64::new(0),
+            acknowledged: None,
+            synced: 0,
         };
-        engine.position.store(engine.stored_number()?, Ordering::Relaxed);
+        let position = engine.stored_number()?;
+        engine.position.store(position, Ordering::Relaxed);
+        Acknowledged::check(directory, position)?;
+        if mode != OpenMode::ReadOnly {
+            let acknowledged = Acknowledged::open(directory)?;
+            // What the log had was flushed while opening.
+            acknowledged.note(position, position)?;
+            (engine.acknowledged, engine.synced) = (Some(acknowledged), position);
+        }
         options.log(directory, mode);
         Ok(engine)
     }
@@ -198,14 +213,21 @@ fn is_full(error: &rocksdb::Error) -> bool {
     text.contains("No space left on device") || text.contains("NoSpace")
 }
 
-/// Without a log a clean stop is what makes writes last. RocksDB flushes when it is closed, but does not wait until all of it is done.
+/// A clean stop makes writes last, also if the machine goes down right after it. Without a log that takes a flush: RocksDB flushes when it is
+/// closed, but does not wait until all of it is done.
 impl Drop for RocksEngine {
     fn drop(&mut self) {
-        if self.durability == Durability::CleanStopOnly
-            && self.mode != OpenMode::ReadOnly
-            && let Err(error) = self.flush()
-        {
-            tracing::error!(%error, directory = %self.directory.display(), "the last writes are lost");
+        let Some(acknowledged) = &self.acknowledged else { return };
+        let position = self.position.load(Ordering::Acquire);
+        let stored = match self.durability {
+            Durability::CleanStopOnly => self.flush(),
+            Durability::ProcessCrash => self.db.flush_wal(true).map_err(failed("syncing the log")),
+            Durability::PowerLoss => Ok(()),
+        };
+        let noted =
+            stored.and_then(|()| acknowledged.note(position, position)).and_then(|()| acknowledged.sync());
+        if let Err(error) = noted {
+            tracing::error!(%error, directory = %self.directory.display(), "the last writes may not survive a power failure");
         }
     }
 }
@@ -243,6 +265,11 @@ impl Engine for RocksEngine {
         }
         let batch = self.batch(writes)?;
         self.db.write_opt(batch, &self.write_options).map_err(|error| self.commit_error(&error))?;
+        match (&self.acknowledged, self.durability) {
+            (Some(acknowledged), Durability::ProcessCrash) => acknowledged.note(number, self.synced)?,
+            (Some(acknowledged), Durability::PowerLoss) => acknowledged.note(number, number)?,
+            (None, _) | (_, Durability::CleanStopOnly) => {}
+        }
         self.position.store(number, Ordering::Release);
         Ok(())
     }

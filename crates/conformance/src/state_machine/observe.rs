@@ -126,7 +126,7 @@ impl Observation {
             whole(limits.old_unmined, move |after| store.old_unmined(cutoff, after, limits.old_unmined))
         };
         let due = |up_to| whole(limits.due, move |after| store.due(up_to, after, limits.due));
-        let judged = |check_children| store.judge(look.txids.clone(), look.context.clone(), check_children);
+        let judged = |check_children| store.judge(look.txids.clone(), look.context, check_children);
         // At the same time: a store answers from threads of its own, and waking one up costs more than what it does.
         let (outputs, statuses, some_unmined, all_unmined, unmined, some_due, all_due) = tokio::join!(
             store.outputs(look.outpoints.clone()),

@@ -336,7 +336,7 @@ impl Subject {
     /// What is decided about a transaction at a height with these holds.
     pub async fn verdict_held(&self, tx: &Tx, current: u32, holds: &[Hold]) -> Verdict {
         let context = context(current, self.policy.retention, holds);
-        let mut judged = self.judge(vec![tx.txid], context.clone(), true).await.expect("judge");
+        let mut judged = self.judge(vec![tx.txid], context, true).await.expect("judge");
         let unchecked = self.judge(vec![tx.txid], context, false).await.expect("judge");
         assert_eq!(judged, unchecked, "the check of the children comes to another conclusion");
         assert_eq!(judged.len(), 1, "one transaction, one verdict");

@@ -14,6 +14,7 @@ mod disk_full;
 mod engine_options;
 mod harness;
 mod identity;
+mod lost_writes;
 mod midst_of_a_write;
 mod open;
 mod read_only;

@@ -67,6 +67,20 @@ pub enum EngineError {
         /// The engine's own message.
         cause: String,
     },
+    /// Commits that were acknowledged are missing, and no power failure explains it: the rows are damaged.
+    #[error(
+        "the store in {place} is damaged: write {acknowledged} was acknowledged, and {found} is the last one that can be read. Blocks, holds and settings after it are lost: restore a backup, or import again. To go on with what is left, delete {file}"
+    )]
+    WritesLost {
+        /// The directory or URL.
+        place: String,
+        /// The number of the last commit that was acknowledged.
+        acknowledged: u64,
+        /// The number of the last commit found.
+        found: u64,
+        /// The file that holds the number of the last acknowledged commit.
+        file: String,
+    },
     /// A commit does not follow the last one. Nothing was written.
     #[error("write {number} does not follow write {position}, the last one committed")]
     WrongNumber {

@@ -87,8 +87,7 @@ impl Bodies {
                     )),
                 }
             }
-            let judged =
-                store.judge(absent.iter().map(|(txid, _)| *txid).collect(), context.clone(), false).await?;
+            let judged = store.judge(absent.iter().map(|(txid, _)| *txid).collect(), context, false).await?;
             for (judged, (txid, external)) in judged.iter().zip(absent) {
                 match &judged.verdict {
                     // It was pruned meanwhile, with its body.
@@ -108,8 +107,7 @@ impl Bodies {
         }
         let mut listing = self.list(None).await?;
         while let Some(listed) = listing.next(CHUNK).await? {
-            let judged =
-                store.judge(listed.iter().map(|(txid, _)| *txid).collect(), context.clone(), false).await?;
+            let judged = store.judge(listed.iter().map(|(txid, _)| *txid).collect(), context, false).await?;
             report.orphans +=
                 listed.iter().zip(&judged).filter(|(body, judged)| is_orphan(body, judged)).count() as u64;
         }

@@ -232,7 +232,7 @@ async fn chunk(
     if !txids.is_empty() {
         let request = DeleteDue {
             txids: txids.clone(),
-            context: context.clone(),
+            context: *context,
             check_children: shared.options.child_check,
             save_cursor: wave.done_up_to(Some(page)),
             spare_external: true,
@@ -283,7 +283,7 @@ async fn delete_with_bodies(
         None => None,
     };
     // Judged again under the claim: a block may have mined one of them before.
-    let judged = shared.store.judge(large, chunk.context.clone(), chunk.check_children).await?;
+    let judged = shared.store.judge(large, chunk.context, chunk.check_children).await?;
     let (may_go, retained): (Vec<_>, Vec<_>) = judged.into_iter().partition(|judged| judged.verdict.may_go());
     done.judged.extend(retained);
     let (with_body, without): (Vec<_>, Vec<_>) =

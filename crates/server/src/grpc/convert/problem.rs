@@ -301,6 +301,7 @@ fn engine_code(error: &EngineError) -> Code {
         EngineError::Failed { .. } | EngineError::WrongNumber { .. } => Code::Internal,
         EngineError::Unavailable { .. } | EngineError::OutcomeUnknown { .. } => Code::Unavailable,
         EngineError::Full { .. } => Code::ResourceExhausted,
+        EngineError::WritesLost { .. } => Code::DataLoss,
         EngineError::Fenced { .. } => Code::Aborted,
         EngineError::Unsupported { .. } => Code::Unimplemented,
         EngineError::Locked { .. }
