@@ -69,7 +69,8 @@ pub(crate) struct Worker {
 }
 
 /// What the chain has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChainFigures {
     /// Blocks applied.
     pub apply: TimingSummary,

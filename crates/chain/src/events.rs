@@ -14,8 +14,9 @@ use tokio::sync::{broadcast, watch};
 pub const EVENTS_KEPT: usize = 1024;
 
 /// Whether the chain is being followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum ChainState {
     /// It is being compared with its source, before anything else.
     #[default]

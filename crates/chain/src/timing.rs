@@ -19,7 +19,9 @@ struct Kept {
 }
 
 /// How long one kind of work took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TimingSummary {
     /// How often it was done.
     pub count: u64,

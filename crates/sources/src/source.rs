@@ -1,34 +1,13 @@
 //! What a follower of a chain needs of it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+pub use sapwood_types::ChainPoint;
 use sapwood_types::{Block, BlockHash, BlockRules, Height};
 
 use crate::SourceError;
-
-/// A block's place in a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ChainPoint {
-    /// Its height.
-    pub height: Height,
-    /// Its hash.
-    pub hash: BlockHash,
-}
-
-impl ChainPoint {
-    /// The block `hash` at `height`.
-    pub fn new(height: Height, hash: BlockHash) -> Self {
-        Self { height, hash }
-    }
-}
-
-impl fmt::Display for ChainPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "block {} ({})", self.height, self.hash)
-    }
-}
 
 /// What a source knows of a block without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,6 +36,30 @@ pub struct BlockRules {
     pub coinbase_maturity: Option<u32>,
 }
 
+/// A block's place in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ChainPoint {
+    /// Its height.
+    pub height: Height,
+    /// Its hash.
+    pub hash: BlockHash,
+}
+
+impl ChainPoint {
+    /// The block `hash` at `height`.
+    pub fn new(height: Height, hash: BlockHash) -> Self {
+        Self { height, hash }
+    }
+}
+
+impl fmt::Display for ChainPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} ({})", self.height, self.hash)
+    }
+}
+
 /// A block the store has applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockMark {
@@ -45,6 +69,12 @@ pub struct BlockMark {
     pub height: Height,
     /// Its hash.
     pub hash: BlockHash,
+}
+
+impl From<BlockMark> for ChainPoint {
+    fn from(mark: BlockMark) -> Self {
+        ChainPoint::new(mark.height, mark.hash)
+    }
 }
 
 impl BlockMark {

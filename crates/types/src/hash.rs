@@ -91,6 +91,38 @@ macro_rules! hash {
                 Self(bytes)
             }
         }
+
+        /// As hexadecimal digits.
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<str>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let digits = format!("^[0-9a-f]{{{}}}$", 2 * $size);
+                let text = utoipa::openapi::schema::SchemaType::new(utoipa::openapi::Type::String);
+                utoipa::openapi::ObjectBuilder::new().schema_type(text).pattern(Some(digits)).into()
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
     };
 }
 
@@ -165,6 +197,16 @@ mod tests {
         assert_eq!("zz".repeat(32).parse::<TxId>(), Err(ParseHashError::Digit { position: 0 }));
         assert_eq!("é".repeat(64).parse::<TxId>(), Err(ParseHashError::Digit { position: 0 }));
         assert_eq!("00".repeat(33).parse::<TxId>(), Err(ParseHashError::Length { expected: 64, found: 66 }));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn hashes_are_hexadecimal_digits_in_json() {
+        let (txid, text) = (TxId([0xab; 32]), format!("\"{}\"", "ab".repeat(32)));
+        assert_eq!(serde_json::to_string(&txid).unwrap(), text);
+        assert_eq!(serde_json::from_str::<TxId>(&text).unwrap(), txid);
+        let error = serde_json::from_str::<TxId>("\"ab\"").unwrap_err().to_string();
+        assert!(error.starts_with("a hash has 64 hexadecimal digits"), "{error}");
     }
 
     #[test]

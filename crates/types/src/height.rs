@@ -4,6 +4,8 @@ use std::fmt;
 
 /// The height of a block. Additions and subtractions saturate: a height that wrapped around would make everything due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Height(pub u32);
 
 impl Height {

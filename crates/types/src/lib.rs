@@ -37,7 +37,7 @@ pub mod tx;
 pub mod tx_file;
 pub mod undo;
 
-pub use block::{Block, BlockMark, BlockRules};
+pub use block::{Block, BlockMark, BlockRules, ChainPoint};
 pub use codec::DecodeError;
 pub use front::{AllSlots, MasterFront};
 pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};

@@ -20,6 +20,8 @@ pub enum External {
 
 /// One block a transaction is mined in. Under forks there can be several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct MinedIn {
     /// The block's number in this store. Two blocks at one height have different ones.
     pub block_id: u32,
