@@ -48,7 +48,7 @@ pub use jobs::{Job, JobCounts, JobDurations, JobId, JobState, StopReason, Trigge
 pub use metrics::PrunerMetrics;
 pub use options::{OptionsError, Pacing, PrunerOptions};
 pub use plan::Plan;
-pub use policy::{POLICY_NOTE, PolicyNumber, PolicyOrigin, PolicyState, Shortening, settle_policy};
+pub use policy::{POLICY_NOTE, PolicyOrigin, PolicyState, Shortening, settle_policy};
 pub use retained::UnreadableRecord;
 pub use run::RunError;
 pub use service::{ENABLED_NOTE, Pruner, PrunerError};

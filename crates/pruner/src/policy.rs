@@ -6,14 +6,17 @@
 
 mod note;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use bytes::Bytes;
-pub use note::{PolicyNumber, PolicyOrigin};
 use sapwood_chain::ChainState;
 use sapwood_ledger::{EngineError, Ledger, StoreError};
 use sapwood_rules::{Policy, PolicyChange, PolicyField};
 use sapwood_types::DecodeError;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
 
 use crate::{
     handle::PrunerHandle,
@@ -31,44 +34,71 @@ const LONGEST_NAME: usize = 256;
 /// Due records that are looked at to tell what a shorter policy would delete.
 const LOOKED_AT: u64 = 100_000;
 
-/// The policy in force, with where each number comes from.
+/// Where a number of the policy comes from, if not from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case", tag = "from"))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
+pub enum PolicyOrigin {
+    /// A change at run time. It stays until the configuration is changed to something else.
+    RunTime {
+        /// When, as a Unix timestamp.
+        at: u64,
+        /// The interface and, where known, the client that changed it.
+        by: String,
+    },
+    /// The data directory was promised more than the configuration asks for, and keeps it.
+    Promise,
+}
+
+impl fmt::Display for PolicyOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyOrigin::RunTime { at, by } => write!(f, "set by {by} at {}", text::time(*at)),
+            PolicyOrigin::Promise => write!(f, "promised by the data directory"),
+        }
+    }
+}
+
+/// The policy in force, and where each number comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct PolicyState {
-    /// In the order of [`PolicyField::ALL`].
-    numbers: [PolicyNumber; 6],
+    /// The numbers in force.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    policy: Policy,
+    /// What the configuration said last.
+    configured: Policy,
+    /// Where numbers come from, by name. Those that are not here come from the configuration.
+    origins: BTreeMap<PolicyField, PolicyOrigin>,
+}
+
+/// The default policy, as if configured.
+impl Default for PolicyState {
+    fn default() -> Self {
+        Self::configured(Policy::default())
+    }
 }
 
 impl PolicyState {
     /// A policy that is in force because the configuration says so.
     pub fn configured(policy: Policy) -> Self {
-        let number = |field: PolicyField| {
-            let value = field.of(&policy);
-            PolicyNumber { value, configured: value, origin: PolicyOrigin::Configuration }
-        };
-        Self { numbers: PolicyField::ALL.map(number) }
+        Self { policy, configured: policy, origins: BTreeMap::new() }
     }
 
-    /// One number.
-    pub fn number(&self, field: PolicyField) -> &PolicyNumber {
-        &self.numbers[field as usize]
+    /// Returns where a number comes from. `None`: from the configuration.
+    pub fn origin(&self, field: PolicyField) -> Option<&PolicyOrigin> {
+        self.origins.get(&field)
     }
 
     /// The numbers in force.
     pub fn policy(&self) -> Policy {
-        self.read(|number| number.value)
+        self.policy
     }
 
     /// What the configuration said last.
     pub fn configuration(&self) -> Policy {
-        self.read(|number| number.configured)
-    }
-
-    fn read(&self, of: impl Fn(&PolicyNumber) -> u32) -> Policy {
-        let mut policy = Policy::default();
-        for field in PolicyField::ALL {
-            field.set(&mut policy, of(self.number(field)));
-        }
-        policy
+        self.configured
     }
 
     /// What is in force once the configuration says this: a number that the configuration did not change stays as it is, and one
@@ -76,44 +106,37 @@ impl PolicyState {
     pub fn reconfigured(&self, configured: &Policy) -> Self {
         let mut next = self.clone();
         for field in PolicyField::ALL {
-            let number = &mut next.numbers[field as usize];
             let wanted = field.of(configured);
-            if number.configured == wanted {
+            if field.of(&self.configured) == wanted {
                 continue;
             }
-            number.configured = wanted;
-            if field.shortens(number.value, wanted) {
-                number.origin = PolicyOrigin::Promise;
+            field.set(&mut next.configured, wanted);
+            if field.shortens(field.of(&self.policy), wanted) {
+                next.origins.insert(field, PolicyOrigin::Promise);
             } else {
-                *number =
-                    PolicyNumber { value: wanted, configured: wanted, origin: PolicyOrigin::Configuration };
+                field.set(&mut next.policy, wanted);
+                next.origins.remove(&field);
             }
         }
         // Two numbers from different places must go together: what keeps more wins.
-        let Policy { retention, reorg_window, .. } = next.policy();
+        let Policy { retention, reorg_window, .. } = next.policy;
         if retention != 0 && retention < reorg_window {
-            let number = &mut next.numbers[PolicyField::Retention as usize];
-            (number.value, number.origin) = (reorg_window, PolicyOrigin::Promise);
+            next.policy.retention = reorg_window;
+            next.origins.insert(PolicyField::Retention, PolicyOrigin::Promise);
         }
-        let half = next.number(PolicyField::Retention).value / 2;
-        let unmined = &mut next.numbers[PolicyField::UnminedRetention as usize];
-        if configured.unmined_follows() && unmined.origin == PolicyOrigin::Configuration {
-            unmined.value = half;
+        if configured.unmined_follows() && next.origin(PolicyField::UnminedRetention).is_none() {
+            next.policy.unmined_retention = next.policy.retention / 2;
         }
         next
     }
 
     /// What is in force after a change at run time.
     fn changed(&self, change: &PolicyChange, by: &str, at: u64) -> Self {
-        let policy = change.apply(&self.policy());
-        let mut next = self.clone();
+        let mut next = Self { policy: change.apply(&self.policy), ..self.clone() };
         for field in PolicyField::ALL {
-            let number = &mut next.numbers[field as usize];
-            let value = field.of(&policy);
             // A number that was named is from now on what the client said, also if it is the same.
-            if change.of(field).is_some() || number.value != value {
-                number.value = value;
-                number.origin = PolicyOrigin::RunTime { at, by: by.to_owned() };
+            if change.of(field).is_some() || field.of(&next.policy) != field.of(&self.policy) {
+                next.origins.insert(field, PolicyOrigin::RunTime { at, by: by.to_owned() });
             }
         }
         next
@@ -121,26 +144,24 @@ impl PolicyState {
 
     /// The numbers that keep less in another policy: field, now and then.
     pub fn shortened(&self, policy: &Policy) -> Vec<(PolicyField, u32, u32)> {
-        let both = PolicyField::ALL.map(|field| (field, self.number(field).value, field.of(policy)));
+        let both = PolicyField::ALL.map(|field| (field, field.of(&self.policy), field.of(policy)));
         both.into_iter().filter(|(field, now, then)| field.shortens(*now, *then)).collect()
     }
 
     /// Numbers that differ from what the configuration says, for people: one line each.
     pub fn differences(&self) -> Vec<String> {
-        let differs = |field: &PolicyField| {
-            let number = self.number(*field);
-            number.value != number.configured && number.origin != PolicyOrigin::Configuration
+        let line = |(field, origin): (&PolicyField, &PolicyOrigin)| {
+            let (value, configured) = (field.of(&self.policy), field.of(&self.configured));
+            (value != configured).then(|| {
+                format!("{} is {value} ({origin}); the configuration says {configured}", field.name())
+            })
         };
-        let line = |field: PolicyField| {
-            let PolicyNumber { value, configured, origin } = self.number(field);
-            format!("{} is {value} ({origin}); the configuration says {configured}", field.name())
-        };
-        PolicyField::ALL.into_iter().filter(differs).map(line).collect()
+        self.origins.iter().filter_map(line).collect()
     }
 
     /// The bytes of the note. Described byte by byte in `docs/formats.md`.
     pub fn encode(&self) -> Bytes {
-        note::encode(&self.numbers)
+        note::encode(self)
     }
 
     /// Reads the note.
@@ -148,7 +169,7 @@ impl PolicyState {
     /// # Errors
     /// If the version is not known, or the bytes are damaged.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
-        note::decode(bytes).map(|numbers| Self { numbers })
+        note::decode(bytes)
     }
 
     /// Reads the policy in force from a store. `None` if none was ever written down.
@@ -189,6 +210,31 @@ pub async fn settle_policy(store: &Ledger, configured: &Policy) -> Result<Policy
     }
 }
 
+/// A line for each number: its name, how long it is, and where it comes from.
+impl fmt::Display for PolicyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for field in PolicyField::ALL {
+            write!(f, "{:<21}{:<16}", field.name(), in_blocks(field, field.of(&self.policy)))?;
+            match self.origin(field) {
+                None => writeln!(f, "configuration")?,
+                Some(origin) => {
+                    let configured = text::figure(field.of(&self.configured));
+                    writeln!(f, "{origin}; the configuration says {configured}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number of the policy in words.
+fn in_blocks(field: PolicyField, value: u32) -> String {
+    match (field, value) {
+        (PolicyField::Retention, 0) => "never pruned".to_owned(),
+        (_, value) => text::counted(value, "block"),
+    }
+}
+
 /// A change of the policy that deletes something, and was not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortening {
@@ -200,13 +246,15 @@ pub struct Shortening {
 
 impl fmt::Display for Shortening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |field: PolicyField, value: u32| match (field, value) {
-            (PolicyField::Retention, 0) => "never pruned".to_owned(),
-            (_, value) => text::counted(value, "block"),
-        };
         for (place, (field, now, then)) in self.numbers.iter().enumerate() {
             let comma = if place == 0 { "" } else { ", " };
-            write!(f, "{comma}{} goes from {} to {}", field.name(), word(*field, *now), word(*field, *then))?;
+            write!(
+                f,
+                "{comma}{} goes from {} to {}",
+                field.name(),
+                in_blocks(*field, *now),
+                in_blocks(*field, *then)
+            )?;
         }
         let more = if self.plan.complete { "" } else { "at least " };
         write!(
@@ -312,14 +360,14 @@ mod tests {
         let start = PolicyState::configured(policy(288, 288));
         let raised = changed(&start, 500);
         assert_eq!(raised.policy(), policy(500, 288));
-        assert_eq!(raised.number(PolicyField::Retention).origin, run_time());
+        assert_eq!(raised.origin(PolicyField::Retention), Some(&run_time()));
         assert_eq!(raised.reconfigured(&policy(288, 288)), raised, "the configuration is as it was");
         let longer = raised.reconfigured(&policy(700, 288));
         assert_eq!(longer.policy(), policy(700, 288));
-        assert_eq!(longer.number(PolicyField::Retention).origin, PolicyOrigin::Configuration);
+        assert_eq!(longer.origin(PolicyField::Retention), None);
         let shorter = raised.reconfigured(&policy(400, 288));
         assert_eq!(shorter.policy(), policy(500, 288), "shortening wants a confirmation");
-        assert_eq!(shorter.number(PolicyField::Retention).origin, PolicyOrigin::Promise);
+        assert_eq!(shorter.origin(PolicyField::Retention), Some(&PolicyOrigin::Promise));
         assert_eq!(shorter.differences().len(), 1, "{:?}", shorter.differences());
         assert_eq!(shorter.configuration(), policy(400, 288));
     }

@@ -1,6 +1,9 @@
 //! How heights, ids and figures are written for people and machines.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use sapwood_types::{Height, TxId};
 use serde::Serializer;
@@ -46,6 +49,15 @@ pub fn bytes(value: u64) -> String {
     if unit == 0 { counted(value, "byte") } else { format!("{scaled:.1} {}", UNITS[unit]) }
 }
 
+/// A Unix timestamp as people read it. One beyond the year 9999 stays a number.
+pub fn time(at: u64) -> String {
+    const YEAR_10000: u64 = 253_402_300_800;
+    match at {
+        YEAR_10000.. => format!("Unix timestamp {at}"),
+        _ => humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
+    }
+}
+
 /// Counts by reason, the most frequent first.
 pub fn reasons(counts: &BTreeMap<String, u64>) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
@@ -80,6 +92,15 @@ pub(crate) fn seconds_option<S: Serializer>(duration: &Option<Duration>, to: S) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_timestamp_is_shown() {
+        assert_eq!(time(1_794_975_948), "2026-11-18T03:45:48Z");
+        assert_eq!(time(253_402_300_799), "9999-12-31T23:59:59Z");
+        for far in [253_402_300_800, 99_999_999_999_999_999, u64::MAX] {
+            assert_eq!(time(far), format!("Unix timestamp {far}"));
+        }
+    }
 
     #[test]
     fn figures_are_set_in_thousands() {

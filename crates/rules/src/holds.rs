@@ -2,17 +2,19 @@
 
 use sapwood_types::Height;
 
-/// Somebody's claim on the past.
+/// A consumer's claim on history.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Hold {
-    /// Its name, for example `persister`.
+    /// Its name, for example `persister`. A request that names the hold elsewhere may leave it out.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub name: String,
     /// Who set it.
     pub owner: String,
-    /// The first height the owner still needs. Nothing means the owner is registered and has not reported yet, and then
-    /// everything is needed.
+    /// The first height the owner still needs. `None`: the owner has not reported, and needs everything.
     pub keep_from: Option<Height>,
-    /// When it ends by itself, in seconds since 1970.
+    /// When it ends by itself, as a Unix timestamp. `None`: it has no end.
     pub expires: Option<u64>,
     /// Why, for people.
     pub reason: String,

@@ -9,12 +9,17 @@ pub const REASSIGNMENT_DELAY: u32 = 1000;
 /// Blocks for which the parents of old unmined transactions are preserved: ten days of 144 blocks.
 pub const DEFAULT_PARENT_PRESERVATION: u32 = 10 * 144;
 
-/// How long things are kept.
+/// How long things are kept, in blocks.
+///
+/// What serde does not find is the default, and the unmined retention follows the retention: see [`PolicyChange::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "PolicyChange"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Blocks a record is kept after it settled. 0: records are never pruned.
     pub retention: u32,
-    /// How deep a reorganisation can be taken back. Undo data is kept this far.
+    /// How many blocks can be rolled back. At most the retention, unless that is 0.
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub reorg_window: u32,
     /// Blocks before a coinbase's outputs may be spent.
     pub coinbase_maturity: u32,
@@ -32,8 +37,16 @@ impl Default for Policy {
     }
 }
 
+impl From<PolicyChange> for Policy {
+    fn from(change: PolicyChange) -> Self {
+        change.apply(&Policy::default())
+    }
+}
+
 /// One number of a [`Policy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum PolicyField {
     /// [`Policy::retention`].
     Retention,
@@ -111,18 +124,32 @@ impl PolicyField {
 
 /// A change of some numbers of a policy. What is `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PolicyChange {
-    /// The new [`Policy::retention`].
+    /// Blocks a record is kept after it settled. 0: records are never pruned.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub retention: Option<u32>,
-    /// The new [`Policy::reorg_window`].
+    /// How many blocks can be rolled back. At most the retention, unless that is 0.
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub reorg_window: Option<u32>,
-    /// The new [`Policy::coinbase_maturity`].
+    /// Blocks before a coinbase's outputs may be spent.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub coinbase_maturity: Option<u32>,
-    /// The new [`Policy::reassignment_delay`].
+    /// Blocks before a reassigned output may be spent.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub reassignment_delay: Option<u32>,
-    /// The new [`Policy::unmined_retention`]. `None` while the old one is half of the retention: it follows the retention.
+    /// Blocks after which an unmined transaction counts as old. `None` while the old one is half of the retention: it follows the
+    /// retention.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub unmined_retention: Option<u32>,
-    /// The new [`Policy::parent_preservation`].
+    /// Blocks for which the parents of old unmined transactions are preserved.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub parent_preservation: Option<u32>,
 }
 
@@ -137,6 +164,17 @@ impl PolicyChange {
             unmined_retention: Some(policy.unmined_retention),
             parent_preservation: Some(policy.parent_preservation),
         }
+    }
+
+    /// The change that makes a policy of the default one. What follows another number is left out.
+    pub fn from_default(policy: Policy) -> Self {
+        let unmined_retention = (!policy.unmined_follows()).then_some(policy.unmined_retention);
+        Self { unmined_retention, ..Self::to(policy) }
+    }
+
+    /// Whether it sets no number.
+    pub fn is_empty(&self) -> bool {
+        PolicyField::ALL.iter().all(|field| self.of(*field).is_none())
     }
 
     /// What it sets a number to. `None` if it leaves it alone.
@@ -272,6 +310,28 @@ mod tests {
         let both = PolicyChange { unmined_retention: Some(9), ..change };
         assert_eq!(both.apply(&Policy::default()).unmined_retention, 9);
         assert_eq!(PolicyChange::to(set).apply(&changed), set);
+    }
+
+    #[test]
+    fn a_policy_is_written_as_a_change_of_the_default_without_what_follows() {
+        for retention in [0, 1, 289, 1000] {
+            let policy = Policy { retention, unmined_retention: retention / 2, ..Policy::default() };
+            let change = PolicyChange::from_default(policy);
+            assert_eq!((Policy::from(change), change.unmined_retention), (policy, None));
+        }
+        let set = Policy { unmined_retention: 7, ..Policy::default() };
+        let change = PolicyChange::from_default(set);
+        assert_eq!((Policy::from(change), change.unmined_retention), (set, Some(7)));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_policy_is_read_with_defaults_and_an_unknown_number_is_refused() {
+        let read = serde_json::from_str::<Policy>;
+        let thousand = Policy { retention: 1000, unmined_retention: 500, ..Policy::default() };
+        assert_eq!(read(r#"{"retention": 1000}"#).unwrap(), thousand);
+        assert_eq!(read(&serde_json::to_string(&thousand).unwrap()).unwrap(), thousand);
+        assert!(read(r#"{"retenton": 1000}"#).unwrap_err().to_string().contains("retenton"));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Answers as people read them. What they are made from is the JSON of REST.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::fmt::Write as _;
 
-use sapwood_pruner::text::{bytes, counted, figure, reasons};
+use sapwood_pruner::text::{bytes, counted, figure, reasons, time};
+use sapwood_rules::Policy;
 use sapwood_server::{
-    http::{policy::PolicyView, utxo_set::UtxoSetView, verify::VerifyView},
+    http::{utxo_set::UtxoSetView, verify::VerifyView},
     views::{
         BlockReport, ExplanationView, HoldReport, JobReport, OutputState, OutputView, PlanReport,
         PruneReport, StatusReport, TxView, UtxoPage, UtxoView,
@@ -65,9 +63,9 @@ pub(crate) fn status(status: &StatusReport) -> String {
         facts.add("", format!("{:<16}{}", part.part, bytes(part.bytes)));
     }
     facts.add("pruning", if prune.enabled { prune.state.as_str() } else { "disabled" });
-    let retention = prune.policy.retention;
+    let Policy { retention, reorg_window, .. } = prune.policy.policy();
     let kept = if retention == 0 { "never pruned".into() } else { counted(retention, "block") };
-    let window = counted(prune.policy.reorg_window, "block");
+    let window = counted(reorg_window, "block");
     facts.add("policy", format!("retention {kept}, reorg window {window}"));
     match ready.ready {
         true => facts.add("ready", "yes"),
@@ -252,34 +250,6 @@ pub(crate) fn plan(plan: &PlanReport) -> String {
         text += &format!("now it would delete none, because {blocked}\n");
     }
     text
-}
-
-/// How long things are kept, and why.
-pub(crate) fn policy(view: &PolicyView) -> String {
-    let mut text = String::new();
-    let numbers = serde_json::to_value(view.policy).unwrap_or_default();
-    for (name, origin) in &view.origins {
-        let value = numbers[name].as_u64().unwrap_or_default();
-        let kept =
-            if value == 0 && name == "retention" { "never pruned".into() } else { counted(value, "block") };
-        let configured = format!("the configuration says {}", figure(origin.configured));
-        let whence = match (origin.from.as_str(), origin.at, &origin.by) {
-            ("run_time", Some(at), Some(by)) => format!("set by {by} at {}; {configured}", time(at)),
-            ("promise", ..) => format!("promised by the data directory; {configured}"),
-            _ => "configuration".into(),
-        };
-        let _ = writeln!(text, "{name:<21}{kept:<16}{whence}");
-    }
-    text
-}
-
-/// A Unix timestamp as people read it. One beyond the year 9999 stays a number.
-fn time(at: u64) -> String {
-    const YEAR_10000: u64 = 253_402_300_800;
-    match at {
-        YEAR_10000.. => format!("Unix timestamp {at}"),
-        _ => humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
-    }
 }
 
 /// A job.

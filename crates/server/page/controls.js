@@ -178,7 +178,7 @@ async function savePolicy(event) {
   const change = Object.fromEntries(inputs.filter((input) => input.value !== input.defaultValue).map((input) => [input.name, Number(input.value)]));
   if (!confirming && !Object.keys(change).length) return byId("policy-dialog").close();
   try {
-    await request("PATCH", "policy", confirming ? { ...confirming, confirm: true } : change);
+    await request("PATCH", confirming ? "policy?confirm=true" : "policy", confirming ?? change);
     byId("policy-dialog").close();
     await act(async () => "The policy is changed, and stays so after a restart.");
   } catch (error) {

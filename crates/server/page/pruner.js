@@ -141,10 +141,11 @@ function showJobs(prune) {
 
 export const inBlocks = (key, value) => key === "retention" && value === 0 ? "never pruned" : count(value, "block");
 
-const ORIGINS = { configuration: "From the configuration.", promise: "Promised earlier: longer than the configuration." };
-
 /** Where a number of the policy comes from, in words. */
-export const originOf = (origin) => ORIGINS[origin.from ?? origin] ?? `Changed at run time by ${origin.by}, ${moment(origin.at)}.`;
+export function originOf(origin) {
+  if (!origin) return "From the configuration.";
+  return origin.from === "promise" ? "Promised earlier: longer than the configuration." : `Changed at run time by ${origin.by}, ${moment(origin.at)}.`;
+}
 
 function showPolicy(prune) {
   part("policy", prune.policy, (policy) => POLICY.map(({ key, name, meaning }) => el("div", {},

@@ -201,8 +201,9 @@ async fn h5_policy_set_at_run_time_survives_restart() {
     world.pruner.change_policy(longer, "operator", false).await.unwrap();
     let world = world.restart().await;
     assert_eq!(world.pruner.policy().retention, 500);
-    let origin = &world.pruner.policy_state().number(PolicyField::Retention).origin.clone();
-    assert!(matches!(origin, PolicyOrigin::RunTime { by, .. } if by == "operator"), "{origin:?}");
+    let state = world.pruner.policy_state();
+    let origin = state.origin(PolicyField::Retention);
+    assert!(matches!(origin, Some(PolicyOrigin::RunTime { by, .. }) if by == "operator"), "{origin:?}");
     world.extend_to(60).await;
     world.prune_ok().await;
     assert_eq!(world.records().await, 3, "20 blocks would have deleted them");
@@ -223,8 +224,8 @@ async fn erigon_23593_an_upgrade_deletes_nothing() {
     assert_eq!(world.records().await, 3);
     let state = world.pruner.policy_state();
     assert_eq!(state.policy(), Policy::with_retention(4000));
-    assert_eq!(state.number(PolicyField::Retention).origin, PolicyOrigin::Promise);
-    assert_eq!(state.number(PolicyField::Retention).configured, 20);
+    assert_eq!(state.origin(PolicyField::Retention), Some(&PolicyOrigin::Promise));
+    assert_eq!(state.configuration().retention, 20);
     // Confirmed, it is shortened, and the plan said how much goes.
     let shorter = PolicyChange::to(Policy::with_retention(20));
     let Err(PrunerError::Shortens(shortening)) = world.pruner.change_policy(shorter, "operator", false).await

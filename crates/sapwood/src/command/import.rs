@@ -274,7 +274,7 @@ impl ImportBitcoin {
             Some(configured) => change.apply(&configured),
             None => {
                 let reorg_window = self.reorg_window.or(self.retention.map(|blocks| blocks.max(1)));
-                PolicyChange { reorg_window, ..change }.apply(&Policy::from(&config.policy))
+                PolicyChange { reorg_window, ..change }.apply(&config.policy)
             }
         }
     }

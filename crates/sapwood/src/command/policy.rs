@@ -2,12 +2,12 @@
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use sapwood_server::http::policy::{PolicyPatch, PolicyView};
+use sapwood_pruner::PolicyState;
+use sapwood_rules::PolicyChange;
 
 use crate::{
     client::{Access, Target},
     node::runtime,
-    show,
 };
 
 /// What to do about how long things are kept.
@@ -52,7 +52,7 @@ impl PolicyCommand {
             match self {
                 PolicyCommand::Show(target) => {
                     let client = target.open(Access::Look).await?;
-                    client.show(&client.get::<PolicyView>("/api/v1/policy").await?, show::policy)
+                    client.show(&client.get::<PolicyState>("/api/v1/policy").await?, PolicyState::to_string)
                 }
                 PolicyCommand::Set(set) => set.run().await,
             }
@@ -62,23 +62,19 @@ impl PolicyCommand {
 
 impl SetPolicy {
     async fn run(self) -> anyhow::Result<()> {
-        let patch = PolicyPatch {
+        let change = PolicyChange {
             retention: self.retention,
             reorg_window: self.reorg_window,
             coinbase_maturity: self.coinbase_maturity,
             reassignment_delay: self.reassignment_delay,
             unmined_retention: self.unmined_retention,
             parent_preservation: self.parent_preservation,
-            confirm: self.yes,
         };
-        let body = serde_json::to_value(&patch)?;
-        ensure!(
-            body.as_object().is_some_and(|body| body.len() > 1),
-            "name a number to change, such as --retention 1000"
-        );
+        ensure!(!change.is_empty(), "name a number to change, such as --retention 1000");
         let client = self.target.open(Access::Change).await?;
-        let changed = client.patch::<PolicyView>("/api/v1/policy", &body).await?;
-        client.show(&changed, show::policy)?;
+        let path = format!("/api/v1/policy?confirm={}", self.yes);
+        let changed = client.patch::<PolicyState>(&path, &serde_json::to_value(change)?).await?;
+        client.show(&changed, PolicyState::to_string)?;
         client.close().await;
         Ok(())
     }

@@ -10,6 +10,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use sapwood_rules::Policy;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use document::render;
@@ -24,7 +25,8 @@ pub(crate) struct Config {
     pub(crate) chain: ChainSection,
     pub(crate) source: Source,
     pub(crate) apply: Apply,
-    pub(crate) policy: PolicySection,
+    #[serde(serialize_with = "sections::serialize_policy")]
+    pub(crate) policy: Policy,
     pub(crate) pruner: PrunerSection,
     pub(crate) bodies: BodiesSection,
     pub(crate) store: StoreSection,
@@ -83,12 +85,22 @@ mod tests {
         let config = Config::default();
         assert_eq!(read(&render(&config).unwrap()).unwrap(), config);
         let changed = Config {
-            policy: PolicySection { retention: 1000, ..PolicySection::default() },
+            policy: Policy { retention: 1000, ..Policy::default() },
             source: Source { password: "hunter2".into(), ..Source::default() },
             ..Config::default()
         };
         let printed = render(&changed).unwrap();
-        assert!(printed.contains("retention = 1000") && !printed.contains("hunter2"), "{printed}");
+        assert!(printed.contains("\nretention = 1000\n") && !printed.contains("hunter2"), "{printed}");
+        assert!(printed.contains("\nunmined_retention = 144\n"), "it does not follow: {printed}");
+    }
+
+    #[test]
+    fn the_unmined_retention_follows_the_retention_unless_it_is_set() {
+        let policy = |text: &str| read(&format!("[policy]\n{text}")).unwrap().policy;
+        let with = policy("retention = 1000");
+        assert_eq!((with.unmined_retention, with.reorg_window), (500, 288));
+        assert_eq!(policy("retention = 1000\nunmined_retention = 7").unmined_retention, 7);
+        assert_eq!(policy(""), Policy::default());
     }
 
     #[test]

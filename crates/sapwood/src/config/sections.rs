@@ -12,9 +12,9 @@ use sapwood_chain::{ApplyMode, ChainOptions};
 use sapwood_engine_rocksdb::{Durability, Options};
 use sapwood_ledger::{AddressIndexing, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
-use sapwood_rules::Policy;
+use sapwood_rules::{Policy, PolicyChange};
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::node::Directory;
 
@@ -144,43 +144,9 @@ impl Apply {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct PolicySection {
-    pub(crate) retention: u32,
-    pub(crate) reorg_window: u32,
-    pub(crate) coinbase_maturity: u32,
-    pub(crate) reassignment_delay: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unmined_retention: Option<u32>,
-    pub(crate) parent_preservation: u32,
-}
-
-impl Default for PolicySection {
-    fn default() -> Self {
-        let policy = Policy::default();
-        Self {
-            retention: policy.retention,
-            reorg_window: policy.reorg_window,
-            coinbase_maturity: policy.coinbase_maturity,
-            reassignment_delay: policy.reassignment_delay,
-            unmined_retention: None,
-            parent_preservation: policy.parent_preservation,
-        }
-    }
-}
-
-impl From<&PolicySection> for Policy {
-    fn from(section: &PolicySection) -> Self {
-        Policy {
-            retention: section.retention,
-            reorg_window: section.reorg_window,
-            coinbase_maturity: section.coinbase_maturity,
-            reassignment_delay: section.reassignment_delay,
-            unmined_retention: section.unmined_retention.unwrap_or(section.retention / 2),
-            parent_preservation: section.parent_preservation,
-        }
-    }
+/// Writes a policy without what follows another number, so that it goes on following when that is changed in the file.
+pub(super) fn serialize_policy<S: Serializer>(policy: &Policy, to: S) -> Result<S::Ok, S::Error> {
+    PolicyChange::from_default(*policy).serialize(to)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,7 +237,7 @@ impl Default for Log {
 pub(crate) struct Span(pub(crate) Duration);
 
 impl Serialize for Span {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&humantime::format_duration(self.0))
     }
 }

@@ -58,9 +58,8 @@ impl Config {
 
     /// How long things are kept.
     pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
-        let policy = Policy::from(&self.policy);
-        policy.validate_for(required_maturity(self.network()?)).map_err(|error| policy_error(&error))?;
-        Ok(policy)
+        self.policy.validate_for(required_maturity(self.network()?)).map_err(|error| policy_error(&error))?;
+        Ok(self.policy)
     }
 }
 
@@ -258,7 +257,7 @@ fn memory_mib() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{PolicySection, Span};
+    use crate::config::Span;
 
     fn good() -> Config {
         let mut config = Config::default();
@@ -345,14 +344,6 @@ mod tests {
         for wrong in ["loud", "", "info,", "sapwood=loud", "info,loud"] {
             assert!(check_level(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_unmined_retention_follows_the_retention_unless_it_is_set() {
-        let policy = |section: PolicySection| Policy::from(&section);
-        let with = PolicySection { retention: 1000, ..PolicySection::default() };
-        assert_eq!(policy(with.clone()).unmined_retention, 500);
-        assert_eq!(policy(PolicySection { unmined_retention: Some(7), ..with }).unmined_retention, 7);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Every metric that comes from the report: where its value stands.
 
+use sapwood_pruner::PolicyOrigin;
+use sapwood_rules::{Policy, PolicyField};
+
 use super::Kind::{self, Counter, Gauge};
 use crate::status::{
     SourceReport, StatusReport,
@@ -73,6 +76,11 @@ fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
             found.extend(number.map(|number| (vec![path.to_owned()], number)));
         }
     }
+}
+
+/// Every number of a policy.
+fn blocks(policy: &Policy) -> Vec<Value> {
+    labelled(PolicyField::ALL.into_iter().map(|field| (field.name(), f64::from(field.of(policy)))))
 }
 
 /// The states a chain can be in.
@@ -350,10 +358,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &["setting"],
         "How long things are kept by the configuration, in blocks",
-        |r| {
-            let configured = r.prune.policy_origins.iter();
-            labelled(configured.map(|(name, origin)| (name.as_str(), f64::from(origin.configured))))
-        },
+        |r| blocks(&r.prune.policy.configuration()),
     ),
     metric(
         "sapwood_policy_changed_seconds",
@@ -361,11 +366,11 @@ pub const OURS: &[Metric] = &[
         &["setting"],
         "When a number of the policy was changed at run time, as a Unix timestamp",
         |r| {
-            let changed = r.prune.policy_origins.iter();
-            let at = |(name, origin): (&String, &crate::views::PolicyOriginView)| {
-                origin.at.map(|at| (vec![name.clone()], at as f64))
+            let at = |field: PolicyField| match r.prune.policy.origin(field)? {
+                PolicyOrigin::RunTime { at, .. } => Some((field.name(), *at as f64)),
+                PolicyOrigin::Promise => None,
             };
-            changed.filter_map(at).collect()
+            labelled(PolicyField::ALL.into_iter().filter_map(at))
         },
     ),
     metric(
@@ -501,16 +506,7 @@ pub const OURS: &[Metric] = &[
         },
     ),
     metric("sapwood_policy_blocks", Gauge, &["setting"], "How long things are kept, in blocks", |r| {
-        let policy = &r.prune.policy;
-        let settings = [
-            ("retention", policy.retention),
-            ("reorg_window", policy.reorg_window),
-            ("coinbase_maturity", policy.coinbase_maturity),
-            ("reassignment_delay", policy.reassignment_delay),
-            ("unmined_retention", policy.unmined_retention),
-            ("parent_preservation", policy.parent_preservation),
-        ];
-        labelled(settings.into_iter().map(|(name, blocks)| (name, f64::from(blocks))))
+        blocks(&r.prune.policy.policy())
     }),
     metric(
         "sapwood_engine",

@@ -208,7 +208,8 @@ pub(crate) fn alerts(
             alert(Warning, "consumer_silent", text);
         }
     }
-    if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.retention.max(1))) {
+    if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.policy().retention.max(1)))
+    {
         let text = format!(
             "what is due has waited for up to {lag} blocks, more than the retention: {}",
             prune.state

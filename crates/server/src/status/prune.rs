@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use sapwood_pruner::{
-    HoldKind, HoldView, Job, JobCounts, JobDurations, PrunerOptions, PrunerStatus, UnreadableRecord,
+    HoldKind, HoldView, Job, JobCounts, JobDurations, PolicyState, PrunerOptions, PrunerStatus,
+    UnreadableRecord,
 };
-use sapwood_rules::Policy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::report::TimingReport;
-use crate::views::PolicyOriginView;
 
 /// How many of the newest jobs a status report has.
 pub const JOBS_SHOWN: usize = 20;
@@ -46,10 +45,8 @@ pub struct PruneReport {
     pub blocked: BTreeMap<String, u64>,
     /// Records that cannot be read, the first hundred by id. They are retained, and stop nothing else.
     pub unreadable: Vec<UnreadableReport>,
-    /// How long things are kept.
-    pub policy: PolicyReport,
-    /// Where each number of the policy comes from.
-    pub policy_origins: BTreeMap<String, PolicyOriginView>,
+    /// How long things are kept, and where each number comes from.
+    pub policy: PolicyState,
     /// How the pruner was set up.
     pub settings: SettingsReport,
     /// What all jobs have done since the store was made.
@@ -66,7 +63,7 @@ pub struct PruneReport {
 
 impl PruneReport {
     /// What the pruner said, with its newest jobs and how long they took.
-    pub fn new(status: PrunerStatus, policy: Policy, jobs: &[Job], timing: TimingReport) -> Self {
+    pub fn new(status: PrunerStatus, policy: PolicyState, jobs: &[Job], timing: TimingReport) -> Self {
         let oldest_prunable_blocks = oldest_prunable_blocks(&status);
         let last_error = status.last_job.as_ref().and_then(|job| job.error.clone());
         Self {
@@ -82,8 +79,7 @@ impl PruneReport {
             cursor: status.cursor,
             blocked: status.blocked,
             unreadable: status.unreadable.into_iter().map(UnreadableReport::new).collect(),
-            policy: policy.into(),
-            policy_origins: BTreeMap::new(),
+            policy,
             settings: SettingsReport::default(),
             totals: TotalsReport {
                 jobs: status.totals.jobs,
@@ -185,72 +181,6 @@ pub struct TotalsReport {
     pub retained: BTreeMap<String, u64>,
     /// Records deleted in a second of work, lately. `None` before the first one.
     pub records_per_second: Option<f64>,
-}
-
-/// How long things are kept, in blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PolicyReport {
-    /// Blocks a record is kept after it settled. 0: records are never pruned.
-    pub retention: u32,
-    /// How deep a reorganisation can be taken back. At most the retention, unless that is 0.
-    #[schema(minimum = 1)]
-    pub reorg_window: u32,
-    /// Blocks before a coinbase's outputs may be spent.
-    pub coinbase_maturity: u32,
-    /// Blocks before a reassigned output may be spent.
-    pub reassignment_delay: u32,
-    /// Blocks after which an unmined transaction counts as old, and its parents are preserved.
-    pub unmined_retention: u32,
-    /// Blocks for which those parents are preserved.
-    pub parent_preservation: u32,
-}
-
-impl Default for PolicyReport {
-    fn default() -> Self {
-        Policy::default().into()
-    }
-}
-
-impl From<Policy> for PolicyReport {
-    fn from(policy: Policy) -> Self {
-        let Policy {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        } = policy;
-        Self {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        }
-    }
-}
-
-impl From<PolicyReport> for Policy {
-    fn from(report: PolicyReport) -> Self {
-        let PolicyReport {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        } = report;
-        Self {
-            retention,
-            reorg_window,
-            coinbase_maturity,
-            reassignment_delay,
-            unmined_retention,
-            parent_preservation,
-        }
-    }
 }
 
 /// A hold and what it does at the moment.

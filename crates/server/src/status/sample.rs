@@ -25,7 +25,7 @@ use super::{
     },
     source::SourceReport,
 };
-use crate::{block_times, http::policy::PolicyView, metrics::Metrics, node::NodeParts};
+use crate::{block_times, metrics::Metrics, node::NodeParts};
 
 /// Over how long throughput is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -305,16 +305,15 @@ impl Sampler {
             Ok(status) => status,
             Err(error) => {
                 problems.0.push(error.to_string());
-                let (enabled, policy) = (pruner.is_enabled(), pruner.policy().into());
+                let (enabled, policy) = (pruner.is_enabled(), pruner.policy_state());
                 return PruneReport { enabled, policy, timing, ..PruneReport::default() };
             }
         };
         let due_at = status.oldest_due_at;
-        let mut report = PruneReport::new(status, pruner.policy(), &jobs, timing);
+        let mut report = PruneReport::new(status, pruner.policy_state(), &jobs, timing);
         if let Some(due_at) = due_at {
             report.oldest_prunable_seconds = problems.note(self.seconds_since_due(due_at).await);
         }
-        report.policy_origins = PolicyView::from(&pruner.policy_state()).origins;
         report.settings = SettingsReport::new(pruner.options());
         report
     }

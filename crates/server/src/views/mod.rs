@@ -14,14 +14,9 @@ pub use plan::PlanReport;
 pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxView, UtxoPage, UtxoView};
 
 pub use crate::{
-    http::{
-        Problem,
-        policy::{PolicyOriginView, PolicyPatch, PolicyView},
-        utxo_set::UtxoSetView,
-    },
+    http::{Problem, utxo_set::UtxoSetView},
     status::{
-        Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PolicyReport, PruneReport, Range, Readiness,
-        StatusReport,
+        Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PruneReport, Range, Readiness, StatusReport,
         prune::{JobCountsReport, JobSecondsReport, SettingsReport, TotalsReport},
         report::{
             BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, DiskRoomReport, EngineReport,

@@ -3,13 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sapwood_pruner as pruner;
-use sapwood_rules::{Policy, PolicyChange};
+use sapwood_rules::{Policy, PolicyChange, PolicyField};
 
 use super::{bytes, known};
-use crate::{
-    grpc::proto,
-    views::{PolicyOriginView, PolicyView},
-};
+use crate::grpc::proto;
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
@@ -232,16 +229,20 @@ impl From<Policy> for proto::Policy {
 
 impl From<&pruner::PolicyState> for proto::GetPolicyResponse {
     fn from(state: &pruner::PolicyState) -> Self {
-        let origin = |origin: PolicyOriginView| proto::PolicyOrigin {
-            from: origin.from,
-            configured: origin.configured,
-            at: origin.at,
-            by: origin.by,
+        let origin = |origin: &pruner::PolicyOrigin| match origin.clone() {
+            pruner::PolicyOrigin::RunTime { at, by } => {
+                proto::PolicyOrigin { from: "run_time".into(), at: Some(at), by: Some(by) }
+            }
+            pruner::PolicyOrigin::Promise => {
+                proto::PolicyOrigin { from: "promise".into(), at: None, by: None }
+            }
         };
-        let origins = PolicyView::from(state).origins.into_iter();
+        let origins =
+            PolicyField::ALL.into_iter().filter_map(|field| Some((field, origin(state.origin(field)?))));
         Self {
             policy: Some(state.policy().into()),
-            origins: origins.map(|(name, view)| (name, origin(view))).collect(),
+            configured: Some(state.configuration().into()),
+            origins: origins.map(|(field, origin)| (field.name().to_owned(), origin)).collect(),
         }
     }
 }
