@@ -6,7 +6,7 @@ use sapwood_ledger::StoreError;
 use sapwood_rules::{Hold, lifecycle::due_up_to};
 use sapwood_types::Height;
 
-use crate::{holds::HoldView, safety::Situation, service::Shared};
+use crate::{holds::HoldStatus, safety::Situation, service::Shared};
 
 /// Settled, but less than the retention ago: by its own block, or by that of a child.
 const NOT_DEEP_ENOUGH: &str = "not_deep_enough";
@@ -36,12 +36,12 @@ impl Shared {
     }
 
     /// Returns every hold of a situation with how many due records it retains by itself.
-    pub(crate) async fn hold_views(&self, situation: &Situation) -> Result<Vec<HoldView>, StoreError> {
+    pub(crate) async fn hold_views(&self, situation: &Situation) -> Result<Vec<HoldStatus>, StoreError> {
         let mut views = Vec::with_capacity(situation.holds.len());
         for hold in &situation.holds {
-            let view = HoldView::new(hold, situation.now, situation.safe.decided_by.as_ref());
+            let view = HoldStatus::new(hold, situation.now, situation.safe.decided_by.as_ref());
             let retained_records = if view.expired { 0 } else { self.retained_by(situation, hold).await? };
-            views.push(HoldView { retained_records, ..view.heard_by(&self.holds) });
+            views.push(HoldStatus { retained_records, ..view.heard_by(&self.holds) });
         }
         Ok(views)
     }

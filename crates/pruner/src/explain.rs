@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     handle::PrunerHandle,
-    holds::{HoldView, PERSISTER},
+    holds::{HoldStatus, PERSISTER},
     jobs::StopReason,
     safety::{Situation, after_preservation},
     text,
@@ -256,7 +256,7 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
         guard("age", "Is it old enough?", due_at > situation.tip, answer);
     }
     for hold in &situation.holds {
-        let view = HoldView::new(hold, situation.now, None);
+        let view = HoldStatus::new(hold, situation.now, None);
         let lets_go = due_at.is_none_or(|due_at| hold.lets_go_up_to().is_some_and(|up_to| due_at <= up_to));
         let (name, question) = match hold.name.as_str() {
             PERSISTER => ("persister", "Is what it needs persisted?"),

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::{
     bodies::Bodies,
-    holds::{Consumer, HoldError, HoldView, Holds},
+    holds::{Consumer, HoldError, HoldStatus, Holds},
     jobs::{Job, JobId, JobState, StopReason, Trigger},
     metrics::PrunerMetrics,
     options::PrunerOptions,
@@ -124,12 +124,12 @@ impl PrunerHandle {
     }
 
     /// Every hold and what it does, that of the reorganisation window first.
-    pub async fn list_holds(&self) -> Result<Vec<HoldView>, StoreError> {
+    pub async fn list_holds(&self) -> Result<Vec<HoldStatus>, StoreError> {
         match Situation::of(&self.shared, None).await? {
             Some(situation) => self.shared.hold_views(&situation).await,
             None => {
                 let (now, holds) = (self.shared.clock.now(), &self.shared.holds);
-                Ok(holds.all().iter().map(|hold| HoldView::new(hold, now, None).heard_by(holds)).collect())
+                Ok(holds.all().iter().map(|hold| HoldStatus::new(hold, now, None).heard_by(holds)).collect())
             }
         }
     }

@@ -43,7 +43,7 @@ pub use bodies::{Bodies, BodyError, BodyLocation, S3Config, S3Credentials};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use explain::{Explanation, Guard};
 pub use handle::PrunerHandle;
-pub use holds::{Consumer, HoldError, HoldKind, HoldView, Holds};
+pub use holds::{Consumer, HoldError, HoldKind, HoldStatus, Holds};
 pub use jobs::{Job, JobCounts, JobDurations, JobId, JobState, StopReason, Trigger};
 pub use metrics::PrunerMetrics;
 pub use options::{OptionsError, Pacing, PrunerOptions};

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     handle::PrunerHandle,
-    holds::HoldView,
+    holds::HoldStatus,
     jobs::{Job, JobCounts, JobDurations, JobState},
     retained::UnreadableRecord,
     safety::Situation,
@@ -90,7 +90,7 @@ pub struct PrunerStatus {
     /// The hold that decides it. Nothing if it is the height of the chain.
     pub decided_by: Option<String>,
     /// Every hold.
-    pub holds: Vec<HoldView>,
+    pub holds: Vec<HoldStatus>,
     /// Where the next job goes on in the due index, as hexadecimal digits.
     pub cursor: Option<String>,
     /// Due records that the holds let go and that are still there, without those that were looked at and retained.

@@ -15,7 +15,10 @@ use parking_lot::{Mutex, RwLock};
 use sapwood_ledger::{Ledger, StoreError};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
-use serde::Serialize;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
 
 use crate::{clock::Clock, text};
 
@@ -40,8 +43,9 @@ const MOST_HOLDS: usize = 1000;
 const LATEST_EXPIRY: u64 = 253_402_300_799;
 
 /// What kind of thing a hold is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub enum HoldKind {
     /// How far a reorganisation can go back.
     ReorgWindow,
@@ -72,22 +76,16 @@ impl HoldKind {
 }
 
 /// A hold and what it does at the moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HoldView {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
+pub struct HoldStatus {
+    /// The hold.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub hold: Hold,
+    /// What it is for, as its name says.
     pub kind: HoldKind,
-    /// Who set it.
-    pub owner: String,
-    /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
-    #[serde(serialize_with = "text::height_option")]
-    pub keep_from: Option<Height>,
-    /// When it ends by itself, as a Unix timestamp.
-    pub expires: Option<u64>,
-    /// Why, for people.
-    pub reason: String,
-    /// It has ended by itself, and holds nothing until somebody renews it.
+    /// It has ended by itself, and holds nothing until it is renewed.
     pub expired: bool,
     /// It is the one that decides the safe height.
     pub decides: bool,
@@ -101,17 +99,13 @@ pub struct HoldView {
     pub retained_records: u64,
 }
 
-impl HoldView {
+impl HoldStatus {
     pub(crate) fn new(hold: &Hold, now: u64, decided_by: Option<&Hold>) -> Self {
-        HoldView {
-            name: hold.name.clone(),
+        HoldStatus {
             kind: HoldKind::of(&hold.name),
-            owner: hold.owner.clone(),
-            keep_from: hold.keep_from,
-            expires: hold.expires,
-            reason: hold.reason.clone(),
             expired: hold.is_expired(now),
             decides: decided_by.is_some_and(|decider| decider.name == hold.name),
+            hold: hold.clone(),
             silent_seconds: None,
             unchanged_seconds: None,
             retained_records: 0,
@@ -121,21 +115,28 @@ impl HoldView {
     /// The same, with for how long its owner has not been heard of.
     pub(crate) fn heard_by(self, holds: &Holds) -> Self {
         let unchanged_seconds =
-            (self.kind != HoldKind::ReorgWindow).then(|| holds.unchanged_seconds(&self.name));
-        Self { silent_seconds: holds.silent_seconds(&self.name), unchanged_seconds, ..self }
+            (self.kind != HoldKind::ReorgWindow).then(|| holds.unchanged_seconds(&self.hold.name));
+        Self { silent_seconds: holds.silent_seconds(&self.hold.name), unchanged_seconds, ..self }
     }
 }
 
-impl fmt::Display for HoldView {
+impl fmt::Display for HoldStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} ", self.name, self.owner)?;
-        match self.keep_from {
+        let Hold { name, owner, keep_from, expires, reason } = &self.hold;
+        write!(f, "{name} of {owner} ")?;
+        match keep_from {
             _ if self.expired => write!(f, "has expired and holds nothing")?,
             None => write!(f, "has not reported and needs everything")?,
-            Some(from) => write!(f, "needs everything from {} on", text::at(from))?,
+            Some(from) => write!(f, "needs everything from {} on", text::at(*from))?,
         }
-        write!(f, ": {}", self.reason)?;
-        if self.decides { write!(f, " (decides)") } else { Ok(()) }
+        if let (false, Some(at)) = (self.expired, expires) {
+            write!(f, ", until {}", text::time(*at))?;
+        }
+        write!(f, ": {reason}")?;
+        if self.retained_records > 0 {
+            write!(f, "; it retains {}", text::counted(self.retained_records, "due record"))?;
+        }
+        if self.decides { write!(f, "; it decides the safe height") } else { Ok(()) }
     }
 }
 
@@ -461,5 +462,46 @@ impl Consumer {
         };
         let name = self.name().to_owned();
         Hold { owner: name.replace('-', " "), name, keep_from: done.map(Height::next), expires: None, reason }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_hold_and_its_status_have_the_same_names_in_json() {
+        let hold = Hold {
+            name: "export/nightly".into(),
+            owner: "backup".into(),
+            keep_from: Some(Height(7)),
+            expires: None,
+            reason: "it reads blocks".into(),
+        };
+        let status = HoldStatus::new(&hold, 0, Some(&hold));
+        let written = serde_json::to_value(&status).unwrap();
+        assert_eq!(
+            written,
+            json!({ "name": "export/nightly", "owner": "backup", "keep_from": 7, "expires": null, "reason": "it reads blocks",
+                "kind": "export", "expired": false, "decides": true, "silent_seconds": null, "unchanged_seconds": null,
+                "retained_records": 0 })
+        );
+        assert_eq!(serde_json::from_value::<HoldStatus>(written).unwrap(), status);
+        let misspelt = json!({ "owner": "backup", "keep_form": 7, "reason": "it reads blocks" });
+        let refused = serde_json::from_value::<Hold>(misspelt).unwrap_err().to_string();
+        assert!(refused.contains("keep_form"), "{refused}");
+    }
+
+    #[test]
+    fn any_end_of_a_hold_is_shown() {
+        let until = |expires: u64| {
+            let (name, owner, reason) = ("far".to_owned(), "me".to_owned(), "because".to_owned());
+            HoldStatus::new(&Hold { name, owner, keep_from: None, expires: Some(expires), reason }, 0, None)
+                .to_string()
+        };
+        assert!(until(1_794_975_948).contains(", until 2026-11-18T"), "{}", until(1_794_975_948));
+        assert!(until(u64::MAX).contains("until Unix timestamp"), "{}", until(u64::MAX));
     }
 }

@@ -20,7 +20,10 @@ fn reasons(expected: &[(&str, u64)]) -> Vec<(String, u64)> {
 /// How many records each hold retains, those that retain none left out.
 async fn retained_by_hold(world: &World) -> BTreeMap<String, u64> {
     let holds = world.pruner.status().await.unwrap().holds.into_iter();
-    holds.map(|hold| (hold.name, hold.retained_records)).filter(|(_, records)| *records > 0).collect()
+    holds
+        .map(|status| (status.hold.name, status.retained_records))
+        .filter(|(_, records)| *records > 0)
+        .collect()
 }
 
 fn hold(name: &str, keep_from: u32, expires: Option<u64>) -> Hold {

@@ -384,8 +384,13 @@ async fn change_holds(store: &Ledger) {
 async fn known_holds(directory: &Path) -> String {
     let store = open_ledger(&directory.join("store"), OpenMode::Create, small(), store_options()).unwrap();
     let pruner = start(&store, &Events::default(), None, options(), &Arc::new(ManualClock::at(NOW))).await;
-    let holds: Vec<_> =
-        pruner.list_holds().await.unwrap().into_iter().map(|hold| (hold.name, hold.keep_from)).collect();
+    let holds: Vec<_> = pruner
+        .list_holds()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|status| (status.hold.name, status.hold.keep_from))
+        .collect();
     let known = format!("{} {holds:?}", pruner.is_enabled());
     pruner.stop().await;
     known

@@ -93,7 +93,8 @@ async fn holds_and_the_persisters_height_survive_a_restart() {
     let before = world.pruner.list_holds().await.unwrap();
     let world = world.restart().await;
     assert_eq!(world.pruner.list_holds().await.unwrap(), before);
-    let names: Vec<_> = before.iter().map(|hold| (hold.name.as_str(), hold.kind, hold.decides)).collect();
+    let names: Vec<_> =
+        before.iter().map(|status| (status.hold.name.as_str(), status.kind, status.decides)).collect();
     let expected = [
         ("reorg-window", HoldKind::ReorgWindow, false),
         ("persister", HoldKind::Persister, false),
@@ -261,7 +262,7 @@ async fn m6_a_hold_that_is_set_again_as_it_was_is_not_stuck() {
     let holds = world.pruner.holds();
     let unchanged = async |name: &str| {
         let all = world.pruner.list_holds().await.unwrap();
-        all.into_iter().find(|hold| hold.name == name).unwrap().unchanged_seconds
+        all.into_iter().find(|status| status.hold.name == name).unwrap().unchanged_seconds
     };
     let (hour, day) = (3600, 86_400);
     holds.set(hold("export", Some(9), Some(NOW + 2 * day))).await.unwrap();

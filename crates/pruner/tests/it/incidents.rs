@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use sapwood_conformance::fixtures::{burn, by, child, coin, op, small};
-use sapwood_ledger::{ApplyError, ApplyOptions, CreateRequest, InputRefusal, error::TxProblem};
-use sapwood_pruner::{JobState, PrunerOptions, StopReason, Trigger};
+use sapwood_ledger::{
+    ApplyError, ApplyOptions, CreateRequest, InputRefusal, error::TxProblem,
+};
+use sapwood_pruner::{HoldStatus, JobState, PrunerOptions, StopReason, Trigger};
 use sapwood_rules::SpendRefusal;
 use sapwood_types::{Block, BlockHash, Height, Slot, Tx};
 
@@ -362,8 +364,9 @@ async fn teranode_673_a_persister_that_left_is_told_about() {
     assert_eq!(status.state, "waiting for persister at 2");
     assert!(status.lag_blocks > 10, "{status:?}");
     let holds = world.pruner.list_holds().await.unwrap();
-    let hold = holds.iter().find(|hold| hold.name == "persister").unwrap();
-    assert_eq!((hold.decides, hold.keep_from, hold.silent_seconds), (true, Some(Height(3)), Some(3600)));
+    let persister = holds.iter().find(|status| status.hold.name == "persister").unwrap();
+    let HoldStatus { hold, decides, silent_seconds, .. } = persister;
+    assert_eq!((*decides, hold.keep_from, *silent_seconds), (true, Some(Height(3)), Some(3600)));
     world.pruner.holds().release("persister").await.unwrap();
     assert_eq!(world.prune_ok().await, 3);
     world.sound().await;

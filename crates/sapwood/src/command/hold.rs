@@ -3,8 +3,10 @@
 use std::time::UNIX_EPOCH;
 
 use clap::{Args, Subcommand};
-use sapwood_server::views::HoldReport;
-use serde_json::{Value, json};
+use sapwood_pruner::HoldStatus;
+use sapwood_rules::Hold;
+use sapwood_types::Height;
+use serde_json::Value;
 
 use crate::{
     client::{Access, Target, part},
@@ -57,16 +59,18 @@ impl HoldCommand {
             match self {
                 HoldCommand::Set(SetHold { target, name, owner, keep_from, expires, reason }) => {
                     let client = target.open(Access::Change).await?;
-                    let hold =
-                        json!({ "owner": owner, "keep_from": keep_from, "expires": expires, "reason": reason });
-                    let set = client.put::<HoldReport>(&path(&name), &hold).await?;
-                    client.show(&set, show::hold)?;
+                    let (path, keep_from) = (path(&name), keep_from.map(Height));
+                    let hold = Hold { name, owner, keep_from, expires, reason };
+                    let set = client.put::<HoldStatus>(&path, &serde_json::to_value(hold)?).await?;
+                    client.show(&set, HoldStatus::to_string)?;
                     client.close().await;
                     Ok(())
                 }
                 HoldCommand::List(target) => {
                     let client = target.open(Access::Look).await?;
-                    client.show(&client.get::<Vec<HoldReport>>("/api/v1/holds").await?, |holds| show::holds(holds))
+                    client.show(&client.get::<Vec<HoldStatus>>("/api/v1/holds").await?, |holds| {
+                        show::holds(holds)
+                    })
                 }
                 HoldCommand::Release(NamedHold { target, name }) => {
                     let client = target.open(Access::Change).await?;

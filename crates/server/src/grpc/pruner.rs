@@ -63,7 +63,7 @@ impl PrunerService {
     /// A hold as it is now.
     async fn hold(&self, name: &str) -> Result<Option<Hold>, Status> {
         let holds = self.pruner.list_holds().await.map_err(|error| store_status(&error))?;
-        Ok(holds.into_iter().find(|hold| hold.name == name).map(Into::into))
+        Ok(holds.into_iter().find(|status| status.hold.name == name).map(Into::into))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use sapwood_chain::{Event, events};
-use sapwood_pruner::Consumer;
+use sapwood_pruner::{Consumer, HoldStatus};
 use sapwood_types::Height;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -13,7 +13,6 @@ use super::{
     problem::{AdminProblems, ReadProblems},
     prune::hold_named,
 };
-use crate::views::HoldReport;
 
 /// How far a consumer is.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -45,7 +44,7 @@ fn consumer(name: &str) -> Result<Consumer, Problem> {
     params(("consumer" = String, Path, description = "`persister` or `block-assembly`")),
     request_body(content = Option<ConsumerRequest>),
     responses(
-        (status = 200, description = "Its hold", body = HoldReport),
+        (status = 200, description = "Its hold", body = HoldStatus),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "No such consumer"),
         ReadProblems, AdminProblems,
     )
@@ -55,7 +54,7 @@ pub(crate) async fn report(
     Path(name): Path<String>,
     _admin: Admin,
     MaybeBody(request): MaybeBody<ConsumerRequest>,
-) -> Result<Json<HoldReport>, Problem> {
+) -> Result<Json<HoldStatus>, Problem> {
     let pruner = service.node.pruner();
     let height = request.height.map(Height);
     match (consumer(&name)?, request.running, height) {

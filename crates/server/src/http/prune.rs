@@ -1,7 +1,7 @@
 //! The pruner: what it does, what it would do, and telling it what to do.
 
 use axum::{Json, extract::State, http::StatusCode};
-use sapwood_pruner::JobId;
+use sapwood_pruner::{HoldStatus, JobId};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::views::{HoldReport, JobReport, PlanReport, PruneReport};
+use crate::views::{JobReport, PlanReport, PruneReport};
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -193,42 +193,27 @@ pub(crate) async fn set_enabled(
 }
 
 /// Every hold and what it does
-#[utoipa::path(get, path = "/api/v1/holds", tag = "Holds", responses((status = 200, description = "The holds", body = Vec<HoldReport>), ReadProblems))]
-pub(crate) async fn holds(State(service): State<Service>) -> Answer<Vec<HoldReport>> {
-    Ok(Json(service.node.pruner().list_holds().await?.iter().map(HoldReport::new).collect()))
+#[utoipa::path(get, path = "/api/v1/holds", tag = "Holds", responses((status = 200, description = "The holds", body = Vec<HoldStatus>), ReadProblems))]
+pub(crate) async fn holds(State(service): State<Service>) -> Answer<Vec<HoldStatus>> {
+    Ok(Json(service.node.pruner().list_holds().await?))
 }
 
-/// A hold to set.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HoldRequest {
-    /// Who holds it.
-    owner: String,
-    /// The first height the owner still needs. Nothing: everything.
-    keep_from: Option<u32>,
-    /// When it ends by itself, as a Unix timestamp.
-    expires: Option<u64>,
-    /// Why.
-    reason: String,
-}
-
-pub(crate) async fn hold_named(service: &Service, name: &str) -> Answer<HoldReport> {
+pub(crate) async fn hold_named(service: &Service, name: &str) -> Answer<HoldStatus> {
     let holds = service.node.pruner().list_holds().await?;
-    let hold = holds.iter().find(|hold| hold.name == name);
-    let hold = hold.ok_or_else(|| Problem::not_found(format!("there is no hold {name}")))?;
-    Ok(Json(HoldReport::new(hold)))
+    let hold = holds.into_iter().find(|status| status.hold.name == name);
+    hold.map(Json).ok_or_else(|| Problem::not_found(format!("there is no hold {name}")))
 }
 
 /// One hold
 #[utoipa::path(
     get, path = "/api/v1/holds/{name}", tag = "Holds", params(("name" = String, Path, description = "Its name")),
     responses(
-        (status = 200, description = "The hold", body = HoldReport),
+        (status = 200, description = "The hold", body = HoldStatus),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "No such hold"),
         ReadProblems,
     )
 )]
-pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String>) -> Answer<HoldReport> {
+pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String>) -> Answer<HoldStatus> {
     hold_named(&service, &name).await
 }
 
@@ -238,18 +223,20 @@ pub(crate) async fn hold(State(service): State<Service>, Path(name): Path<String
 #[utoipa::path(
     put, path = "/api/v1/holds/{name}", tag = "Holds", security(("admin" = [])),
     params(("name" = String, Path, description = "Its name: a to z, 0 to 9, and - _ . /")),
-    request_body = HoldRequest,
-    responses((status = 200, description = "The hold", body = HoldReport), ReadProblems, AdminProblems)
+    request_body = Hold,
+    responses((status = 200, description = "The hold", body = HoldStatus), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn set_hold(
     State(service): State<Service>,
     Path(name): Path<String>,
     _admin: Admin,
-    Body(wanted): Body<HoldRequest>,
-) -> Answer<HoldReport> {
-    let HoldRequest { owner, keep_from, expires, reason } = wanted;
-    let hold = Hold { name: name.clone(), owner, keep_from: keep_from.map(Height), expires, reason };
-    service.node.pruner().holds().set(hold).await?;
+    Body(hold): Body<Hold>,
+) -> Answer<HoldStatus> {
+    if !hold.name.is_empty() && hold.name != name {
+        let detail = format!("name: it is {:?}, and the path names the hold {name:?}", hold.name);
+        return Err(Problem::not_allowed_value(detail));
+    }
+    service.node.pruner().holds().set(Hold { name: name.clone(), ..hold }).await?;
     tracing::info!(name, "a hold was set over HTTP");
     service.node.sample().await;
     hold_named(&service, &name).await

@@ -1,6 +1,6 @@
 //! Every metric that comes from the report: where its value stands.
 
-use sapwood_pruner::PolicyOrigin;
+use sapwood_pruner::{HoldStatus, PolicyOrigin};
 use sapwood_rules::{Policy, PolicyField};
 
 use super::Kind::{self, Counter, Gauge};
@@ -468,8 +468,8 @@ pub const OURS: &[Metric] = &[
         &["hold"],
         "When a hold ends by itself, as a Unix timestamp",
         |r| {
-            let ends = |hold: &crate::status::HoldReport| {
-                hold.expires.map(|expires| (vec![hold.name.clone()], expires as f64))
+            let ends = |hold: &HoldStatus| {
+                hold.hold.expires.map(|expires| (vec![hold.hold.name.clone()], expires as f64))
             };
             r.prune.holds.iter().filter_map(ends).collect()
         },
@@ -480,8 +480,8 @@ pub const OURS: &[Metric] = &[
         &["hold"],
         "Seconds since the consumer of a hold last reported, or since the start",
         |r| {
-            let silent = |hold: &crate::status::HoldReport| {
-                hold.silent_seconds.map(|seconds| (vec![hold.name.clone()], seconds as f64))
+            let silent = |hold: &HoldStatus| {
+                hold.silent_seconds.map(|seconds| (vec![hold.hold.name.clone()], seconds as f64))
             };
             r.prune.holds.iter().filter_map(silent).collect()
         },
@@ -491,7 +491,9 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &["hold"],
         "Records that are due by age and that a hold retains, whatever other holds do",
-        |r| labelled(r.prune.holds.iter().map(|hold| (hold.name.as_str(), hold.retained_records as f64))),
+        |r| {
+            labelled(r.prune.holds.iter().map(|hold| (hold.hold.name.as_str(), hold.retained_records as f64)))
+        },
     ),
     metric(
         "sapwood_hold_unchanged_seconds",
@@ -499,8 +501,8 @@ pub const OURS: &[Metric] = &[
         &["hold"],
         "Seconds since a hold was set, renewed or reported for, or since the start",
         |r| {
-            let age = |hold: &crate::status::HoldReport| {
-                hold.unchanged_seconds.map(|age| (vec![hold.name.clone()], age as f64))
+            let age = |hold: &HoldStatus| {
+                hold.unchanged_seconds.map(|age| (vec![hold.hold.name.clone()], age as f64))
             };
             r.prune.holds.iter().filter_map(age).collect()
         },

@@ -1,11 +1,12 @@
 //! What somebody should look at, and whether the node is ready. Pure: everything follows from the report.
 
 use sapwood_chain::ChainState;
+use sapwood_pruner::{HoldKind, HoldStatus};
+use sapwood_rules::Hold;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    HoldReport,
     report::{ChainReport, StatusReport},
     source,
 };
@@ -175,35 +176,29 @@ pub(crate) fn alerts(
     if !prune.enabled {
         alert(Warning, "pruning_disabled", "pruning is disabled, so the store only grows".into());
     }
-    for hold in &prune.holds {
-        if hold.expired {
-            let text = format!(
-                "hold {} of {} has expired and holds nothing: renew or release it",
-                hold.name, hold.owner
-            );
+    for status in &prune.holds {
+        let Hold { name, owner, keep_from, .. } = &status.hold;
+        if status.expired {
+            let text = format!("hold {name} of {owner} has expired and holds nothing: renew or release it");
             alert(Warning, "hold_expired", text);
-        } else if let Some(seconds) = expired_report(hold, prune.settings.block_assembly_ttl_seconds) {
+        } else if let Some(seconds) = expired_report(status, prune.settings.block_assembly_ttl_seconds) {
             let text = format!(
                 "block assembly is registered and has not reported for {seconds} s, so nothing is pruned: start it again, or, if there is \
-                 none any more, release its hold (`sapwood hold release {}`)",
-                hold.name
+                 none any more, release its hold (`sapwood hold release {name}`)"
             );
             alert(Warning, "block_assembly_silent", text);
-        } else if hold.keep_from.is_none() {
+        } else if keep_from.is_none() {
             let text = format!(
-                "hold {} of {} has not said what it needs, so it needs everything: start its owner, or release it",
-                hold.name, hold.owner
+                "hold {name} of {owner} has not said what it needs, so it needs everything: start its owner, or release it"
             );
             alert(Warning, "hold_not_reported", text);
         } else if let Some(seconds) =
-            silent_behind(hold, report.chain.applied.as_ref().map(|block| block.height))
+            silent_behind(status, report.chain.applied.as_ref().map(|block| block.height))
         {
             let text = format!(
-                "{} has not reported for {seconds} s and holds everything from {} on: start it again, or, if there is none any more, \
-                 release its hold (`sapwood hold release {} --data DIR`)",
-                hold.owner,
-                hold.keep_from.unwrap_or_default(),
-                hold.name
+                "{owner} has not reported for {seconds} s and holds everything from {} on: start it again, or, if there is none any more, \
+                 release its hold (`sapwood hold release {name} --data DIR`)",
+                keep_from.unwrap_or_default()
             );
             alert(Warning, "consumer_silent", text);
         }
@@ -221,8 +216,8 @@ pub(crate) fn alerts(
 }
 
 /// For how many seconds block assembly has been silent, if that is its hold and its last report counts no longer.
-fn expired_report(hold: &HoldReport, ttl: u64) -> Option<u64> {
-    hold.silent_seconds.filter(|seconds| hold.kind == "block_assembly" && *seconds > ttl)
+fn expired_report(hold: &HoldStatus, ttl: u64) -> Option<u64> {
+    hold.silent_seconds.filter(|seconds| hold.kind == HoldKind::BlockAssembly && *seconds > ttl)
 }
 
 /// A consumer that is behind the chain and has not reported for so many seconds has probably left.
@@ -230,13 +225,15 @@ const SILENT_AFTER: u64 = 600;
 
 /// For how many seconds the consumer of a hold has been silent although there were blocks to report. `None` if it has not been, or not
 /// for long.
-fn silent_behind(hold: &HoldReport, applied: Option<u32>) -> Option<u64> {
-    let behind = applied >= Some(hold.keep_from?);
+fn silent_behind(hold: &HoldStatus, applied: Option<u32>) -> Option<u64> {
+    let behind = applied >= Some(hold.hold.keep_from?.0);
     hold.silent_seconds.filter(|seconds| behind && *seconds >= SILENT_AFTER)
 }
 
 #[cfg(test)]
 mod tests {
+    use sapwood_types::Height;
+
     use super::*;
     use crate::status::{
         SourceReport, UnreadableReport,
@@ -258,14 +255,16 @@ mod tests {
         |report| spoil(report.chain.source.as_mut().unwrap())
     }
 
-    fn hold(name: &str, keep_from: Option<u32>, expired: bool) -> HoldReport {
-        HoldReport {
-            name: name.into(),
-            kind: "operator".into(),
-            owner: "somebody".into(),
-            keep_from,
-            expires: None,
-            reason: "because".into(),
+    fn hold(name: &str, keep_from: Option<u32>, expired: bool) -> HoldStatus {
+        HoldStatus {
+            hold: Hold {
+                name: name.into(),
+                owner: "operator".into(),
+                keep_from: keep_from.map(Height),
+                expires: None,
+                reason: "because".into(),
+            },
+            kind: HoldKind::of(name),
             expired,
             decides: false,
             silent_seconds: None,
@@ -318,12 +317,10 @@ mod tests {
             names(|report| {
                 report.chain.applied = Some(BlockReport { height: 10, hash: String::new() });
                 report.prune.holds =
-                    vec![HoldReport { silent_seconds: Some(600), ..hold("persister", Some(10), false) }];
+                    vec![HoldStatus { silent_seconds: Some(600), ..hold("persister", Some(10), false) }];
             }),
             names(|report| {
-                let kind = "block_assembly".into();
-                let silent =
-                    HoldReport { kind, silent_seconds: Some(61), ..hold("block-assembly", None, false) };
+                let silent = HoldStatus { silent_seconds: Some(61), ..hold("block-assembly", None, false) };
                 report.prune.settings.block_assembly_ttl_seconds = 60;
                 report.prune.holds = vec![silent];
             }),
@@ -436,7 +433,7 @@ mod tests {
             names(|report| {
                 report.chain.applied = Some(BlockReport { height: applied, hash: String::new() });
                 report.prune.holds =
-                    vec![HoldReport { silent_seconds, ..hold("persister", Some(keep_from), false) }];
+                    vec![HoldStatus { silent_seconds, ..hold("persister", Some(keep_from), false) }];
             })
         };
         assert_eq!(with(10, Some(599), 10), [""; 0]);

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use sapwood_pruner::{
-    HoldKind, HoldView, Job, JobCounts, JobDurations, PolicyState, PrunerOptions, PrunerStatus,
-    UnreadableRecord,
+    HoldStatus, Job, JobCounts, JobDurations, PolicyState, PrunerOptions, PrunerStatus, UnreadableRecord,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -56,7 +55,7 @@ pub struct PruneReport {
     /// What went wrong with the last job, if it failed.
     pub last_error: Option<String>,
     /// Every hold.
-    pub holds: Vec<HoldReport>,
+    pub holds: Vec<HoldStatus>,
     /// The newest jobs, the newest first.
     pub newest_jobs: Vec<JobReport>,
 }
@@ -91,7 +90,7 @@ impl PruneReport {
             },
             timing,
             last_error,
-            holds: status.holds.iter().map(HoldReport::new).collect(),
+            holds: status.holds,
             newest_jobs: jobs.iter().take(JOBS_SHOWN).map(JobReport::new).collect(),
         }
     }
@@ -181,65 +180,6 @@ pub struct TotalsReport {
     pub retained: BTreeMap<String, u64>,
     /// Records deleted in a second of work, lately. `None` before the first one.
     pub records_per_second: Option<f64>,
-}
-
-/// A hold and what it does at the moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct HoldReport {
-    /// Its name.
-    pub name: String,
-    /// What it is for: `reorg_window`, `persister`, `block_assembly`, `export`, `snapshot` or `operator`.
-    pub kind: String,
-    /// Who set it.
-    pub owner: String,
-    /// The first height its owner still needs. Nothing: the owner has not reported, and needs everything.
-    pub keep_from: Option<u32>,
-    /// When it ends by itself, as a Unix timestamp.
-    pub expires: Option<u64>,
-    /// Why.
-    pub reason: String,
-    /// It has ended by itself, and holds nothing until somebody renews it.
-    pub expired: bool,
-    /// It is the one that decides the safe height.
-    pub decides: bool,
-    /// Seconds since the consumer this hold belongs to last reported, or since the node started if it has not reported since then. `None`
-    /// for a hold that no consumer reports for.
-    pub silent_seconds: Option<u64>,
-    /// Seconds since it was set, renewed or reported for, with the same content or another, or since the node started if that was
-    /// before. `None` for the one of the reorg window, which follows from the chain.
-    pub unchanged_seconds: Option<u64>,
-    /// Records that are due by age and that this hold retains, whatever other holds do.
-    pub retained_records: u64,
-}
-
-impl HoldReport {
-    /// A hold as the pruner tells it.
-    pub fn new(hold: &HoldView) -> Self {
-        Self {
-            name: hold.name.clone(),
-            kind: kind(hold.kind).into(),
-            owner: hold.owner.clone(),
-            keep_from: hold.keep_from.map(|height| height.0),
-            expires: hold.expires,
-            reason: hold.reason.clone(),
-            expired: hold.expired,
-            decides: hold.decides,
-            silent_seconds: hold.silent_seconds,
-            unchanged_seconds: hold.unchanged_seconds,
-            retained_records: hold.retained_records,
-        }
-    }
-}
-
-fn kind(kind: HoldKind) -> &'static str {
-    match kind {
-        HoldKind::ReorgWindow => "reorg_window",
-        HoldKind::Persister => "persister",
-        HoldKind::BlockAssembly => "block_assembly",
-        HoldKind::Export => "export",
-        HoldKind::Snapshot => "snapshot",
-        HoldKind::Operator => "operator",
-    }
 }
 
 /// One pruning job.

@@ -16,7 +16,7 @@ pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxVie
 pub use crate::{
     http::{Problem, utxo_set::UtxoSetView},
     status::{
-        Alert, AlertLevel, HistoryReport, HoldReport, JobReport, PruneReport, Range, Readiness, StatusReport,
+        Alert, AlertLevel, HistoryReport, JobReport, PruneReport, Range, Readiness, StatusReport,
         prune::{JobCountsReport, JobSecondsReport, SettingsReport, TotalsReport},
         report::{
             BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, DiskRoomReport, EngineReport,

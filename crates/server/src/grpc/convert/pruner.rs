@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sapwood_pruner as pruner;
-use sapwood_rules::{Policy, PolicyChange, PolicyField};
+use sapwood_rules::{Hold, Policy, PolicyChange, PolicyField};
 
 use super::{bytes, known};
 use crate::grpc::proto;
@@ -116,20 +116,21 @@ impl From<pruner::HoldKind> for proto::HoldKind {
     }
 }
 
-impl From<pruner::HoldView> for proto::Hold {
-    fn from(hold: pruner::HoldView) -> Self {
+impl From<pruner::HoldStatus> for proto::Hold {
+    fn from(status: pruner::HoldStatus) -> Self {
+        let Hold { name, owner, keep_from, expires, reason } = status.hold;
         Self {
-            name: hold.name,
-            kind: proto::HoldKind::from(hold.kind).into(),
-            owner: hold.owner,
-            keep_from: known(hold.keep_from),
-            expires: hold.expires,
-            reason: hold.reason,
-            expired: hold.expired,
-            decides: hold.decides,
-            silent_seconds: hold.silent_seconds,
-            unchanged_seconds: hold.unchanged_seconds,
-            retained_records: hold.retained_records,
+            name,
+            kind: proto::HoldKind::from(status.kind).into(),
+            owner,
+            keep_from: known(keep_from),
+            expires,
+            reason,
+            expired: status.expired,
+            decides: status.decides,
+            silent_seconds: status.silent_seconds,
+            unchanged_seconds: status.unchanged_seconds,
+            retained_records: status.retained_records,
         }
     }
 }
