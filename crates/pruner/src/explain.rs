@@ -32,7 +32,6 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// Which transaction.
-    #[serde(serialize_with = "text::txid_text")]
     pub txid: TxId,
     /// Whether there is a record of it.
     pub stored: bool,
@@ -47,7 +46,6 @@ pub struct Explanation {
     /// Each guard, also those that let go.
     pub guards: Vec<Guard>,
     /// The earliest height at which it could go if nothing changes but the height.
-    #[serde(serialize_with = "text::height_option")]
     pub earliest: Option<Height>,
     /// What has to happen first, if the height alone does not make it go.
     pub needs: Option<String>,

@@ -11,14 +11,18 @@ use std::{
 use parking_lot::Mutex;
 use sapwood_chain::ChainState;
 use sapwood_types::Height;
-use serde::Serialize;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
 
 use crate::text;
 
 /// Which job. Numbers count up from 1 in each process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(transparent))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct JobId(pub u64);
 
 impl fmt::Display for JobId {
@@ -28,8 +32,9 @@ impl fmt::Display for JobId {
 }
 
 /// What became of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub enum JobState {
     /// It waits for its turn.
     Pending,
@@ -75,8 +80,9 @@ impl JobState {
 }
 
 /// Why a job was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub enum Trigger {
     /// The pruner started.
     StartUp,
@@ -115,8 +121,13 @@ impl Trigger {
 }
 
 /// Why a job did not go to the end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "why")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(Serialize, Deserialize),
+    serde(rename_all = "snake_case", tag = "reason")
+)]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub enum StopReason {
     /// The chain is not being followed, or a branch is being exchanged.
     ChainNotRunning {
@@ -205,8 +216,39 @@ impl fmt::Display for StopReason {
     }
 }
 
+/// Why a job stopped, or would not begin, as interfaces show it.
+#[cfg(feature = "serde")]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
+pub struct Stopped {
+    /// For programs.
+    #[serde(flatten)]
+    reason: StopReason,
+    /// For people.
+    message: String,
+}
+
+/// Reads and writes a [`StopReason`] as a [`Stopped`].
+#[cfg(feature = "serde")]
+pub(crate) mod stopped {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{StopReason, Stopped};
+
+    pub(crate) fn serialize<S: Serializer>(stopped: &Option<StopReason>, to: S) -> Result<S::Ok, S::Error> {
+        let stopped = stopped.clone();
+        stopped.map(|reason| Stopped { message: reason.to_string(), reason }).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StopReason>, D::Error> {
+        Ok(Option::<Stopped>::deserialize(from)?.map(|stopped| stopped.reason))
+    }
+}
+
 /// What a job counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct JobCounts {
     /// Parents of old unmined transactions whose preservation was set or renewed.
     pub parents_preserved: u64,
@@ -216,11 +258,12 @@ pub struct JobCounts {
     pub looked_at: u64,
     /// Records deleted.
     pub deleted: u64,
-    /// Records that were gone already when they were to be deleted.
+    /// Records that were not found any more when they were to be deleted.
+    #[cfg_attr(feature = "serde", serde(rename = "not_found"))]
     pub gone: u64,
-    /// Records kept, by reason.
-    pub kept: BTreeMap<String, u64>,
-    /// External bodies deleted, those already gone included.
+    /// Records retained, by reason.
+    pub retained: BTreeMap<String, u64>,
+    /// External bodies deleted, those not found any more included.
     pub bodies_deleted: u64,
     /// Bytes of the pages of deleted records.
     pub bytes_freed: u64,
@@ -229,35 +272,51 @@ pub struct JobCounts {
 }
 
 impl JobCounts {
-    /// How many records were kept.
+    /// How many records were retained.
     pub fn kept_in_all(&self) -> u64 {
-        self.kept.values().sum()
+        self.retained.values().sum()
     }
 
     pub(crate) fn keep(&mut self, reason: &str) {
-        *self.kept.entry(reason.to_owned()).or_default() += 1;
+        *self.retained.entry(reason.to_owned()).or_default() += 1;
     }
 }
 
-/// How long each part of a job took.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// How long each part of a job took, in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct JobDurations {
     /// Preserving parents.
-    #[serde(serialize_with = "text::seconds")]
+    #[cfg_attr(feature = "serde", serde(with = "text::seconds"))]
+    #[cfg_attr(feature = "schema", schema(value_type = f64))]
     pub preserve_parents: Duration,
     /// Ending preservations.
-    #[serde(serialize_with = "text::seconds")]
+    #[cfg_attr(feature = "serde", serde(with = "text::seconds"))]
+    #[cfg_attr(feature = "schema", schema(value_type = f64))]
     pub expire_preservations: Duration,
     /// Deleting due records, pauses included.
-    #[serde(serialize_with = "text::seconds")]
+    #[cfg_attr(feature = "serde", serde(with = "text::seconds"))]
+    #[cfg_attr(feature = "schema", schema(value_type = f64))]
     pub delete_due: Duration,
     /// Dropping undo records.
-    #[serde(serialize_with = "text::seconds")]
+    #[cfg_attr(feature = "serde", serde(with = "text::seconds"))]
+    #[cfg_attr(feature = "schema", schema(value_type = f64))]
     pub drop_undo: Duration,
 }
 
+impl JobDurations {
+    /// Returns how long all parts took.
+    pub fn total(&self) -> Duration {
+        let JobDurations { preserve_parents, expire_preservations, delete_due, drop_undo } = self;
+        *preserve_parents + *expire_preservations + *delete_due + *drop_undo
+    }
+}
+
 /// One job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct Job {
     /// Which.
     pub id: JobId,
@@ -265,34 +324,34 @@ pub struct Job {
     pub trigger: Trigger,
     /// What became of it.
     pub state: JobState,
-    /// The height asked for. Nothing means that of the chain when it begins.
-    #[serde(serialize_with = "text::height_option")]
+    /// The height asked for. `None`: that of the chain when it begins.
     pub asked: Option<Height>,
-    /// The height it works at: the one asked for, but not above the chain.
-    #[serde(serialize_with = "text::height_option")]
+    /// The height it works at: the one asked for, but not above the chain. `None`: it has not begun.
     pub height: Option<Height>,
-    /// Up to which height deletion was safe when it was last checked. Nothing: nothing may go.
-    #[serde(serialize_with = "text::height_option")]
+    /// Up to which height deletion was safe when it was last checked. `None`: no record is prunable, or it has not begun.
     pub safe_height: Option<Height>,
-    /// The hold that decided the safe height. Nothing if it is the height itself.
+    /// The hold that decided the safe height. `None`: it is the height itself.
     pub decided_by: Option<String>,
     /// Whether it looked through everything that is due, or went on where the last one was.
     pub whole: bool,
     /// What it counted.
     pub counts: JobCounts,
-    /// How long each part took.
+    /// How long each part took, in seconds.
+    #[cfg_attr(feature = "serde", serde(rename = "seconds"))]
     pub durations: JobDurations,
     /// When it was made, as a Unix timestamp.
     pub created_at: u64,
-    /// When it began.
+    /// When it began, as a Unix timestamp. `None`: it has not.
     pub started_at: Option<u64>,
-    /// When it ended.
+    /// When it ended, as a Unix timestamp. `None`: it has not.
     pub ended_at: Option<u64>,
-    /// Why it did not go to the end.
+    /// Why it did not go to the end. `None`: it did, or has not ended.
+    #[cfg_attr(feature = "serde", serde(default, with = "stopped"))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Stopped>))]
     pub stopped_early: Option<StopReason>,
-    /// What went wrong.
+    /// What went wrong. `None`: it did not fail.
     pub error: Option<String>,
-    /// The job that took its place.
+    /// The job that took its place. `None`: none did.
     pub superseded_by: Option<JobId>,
 }
 
@@ -304,13 +363,13 @@ impl fmt::Display for Job {
         }
         match (self.safe_height, &self.decided_by) {
             (Some(safe), Some(hold)) => write!(f, ", safe up to {} because of {hold}", text::at(safe))?,
-            (None, Some(hold)) => write!(f, ", nothing may go because of {hold}")?,
+            (None, Some(hold)) => write!(f, ", where {hold} retains everything")?,
             _ => {}
         }
-        let JobCounts { deleted, bytes_freed, kept, .. } = &self.counts;
-        write!(f, ": {} records deleted ({})", text::figure(*deleted), text::bytes(*bytes_freed))?;
-        if !kept.is_empty() {
-            write!(f, ", kept: {}", text::reasons(kept))?;
+        let JobCounts { deleted, bytes_freed, retained, .. } = &self.counts;
+        write!(f, ": {} deleted ({})", text::counted(*deleted, "record"), text::bytes(*bytes_freed))?;
+        if !retained.is_empty() {
+            write!(f, ", retained: {}", text::reasons(retained))?;
         }
         if let Some(by) = self.superseded_by {
             write!(f, "; job {by} took its place")?;
@@ -470,6 +529,30 @@ mod tests {
         let ids: Vec<_> = jobs.newest(100).iter().map(|job| job.id.0).collect();
         assert_eq!(ids, [12, 11, 10], "newest first");
         assert_eq!((jobs.get(first), last), (None, JobId(12)));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_job_reads_back_from_json_with_the_reason_for_programs_and_for_people() {
+        let jobs = Jobs::new(3);
+        let id = jobs.create(Trigger::OnDemand, Some(Height(5)), 7);
+        for reason in [
+            None,
+            Some(StopReason::TimeLimit),
+            Some(StopReason::ChainNotRunning { state: ChainState::Reorganising }),
+            Some(StopReason::BlockAssemblySilent { seconds: 61 }),
+        ] {
+            let job = jobs.update(id, |job| {
+                job.stopped_early.clone_from(&reason);
+                job.durations.delete_due = Duration::from_millis(1500);
+                job.counts.keep("held");
+            });
+            let written = serde_json::to_value(job.as_ref().unwrap()).unwrap();
+            assert_eq!((&written["seconds"]["delete_due"], &written["id"]), (&1.5.into(), &1.into()));
+            let message = reason.as_ref().map(ToString::to_string);
+            assert_eq!(written["stopped_early"]["message"].as_str(), message.as_deref());
+            assert_eq!(serde_json::from_value::<Job>(written).unwrap(), job.unwrap());
+        }
     }
 
     #[tokio::test]

@@ -25,10 +25,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The height it would work at. Nothing before the first block.
-    #[serde(serialize_with = "text::height_option")]
     pub height: Option<Height>,
     /// Up to which height deletion is safe. Nothing: nothing may go.
-    #[serde(serialize_with = "text::height_option")]
     pub safe_height: Option<Height>,
     /// The hold that decides it.
     pub decided_by: Option<String>,

@@ -7,8 +7,6 @@ use sapwood_rules::KeepReason;
 use sapwood_types::{TxId, TxRecord};
 use serde::Serialize;
 
-use crate::text;
-
 /// How many records that cannot be read are named. All are counted.
 const NAMED: usize = 100;
 
@@ -19,7 +17,6 @@ const FOUND_BY_LOOKING: [&str; 3] = ["unreadable", "external_body", "child_disag
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnreadableRecord {
     /// Which.
-    #[serde(serialize_with = "text::txid_text")]
     pub txid: TxId,
     /// What is wrong with it.
     pub error: String,

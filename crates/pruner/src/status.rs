@@ -60,7 +60,7 @@ impl Totals {
         self.deleted += counts.deleted;
         self.bytes_freed += counts.bytes_freed;
         self.bodies_deleted += counts.bodies_deleted;
-        for (reason, count) in &counts.kept {
+        for (reason, count) in &counts.retained {
             *self.kept.entry(reason.clone()).or_default() += count;
         }
         let seconds = durations.delete_due.as_secs_f64();
@@ -82,10 +82,8 @@ pub struct PrunerStatus {
     /// What the chain is doing.
     pub chain: ChainState,
     /// The height of the chain.
-    #[serde(serialize_with = "text::height_option")]
     pub height: Option<Height>,
     /// Up to which height deletion is safe. Nothing: nothing may go.
-    #[serde(serialize_with = "text::height_option")]
     pub safe_height: Option<Height>,
     /// The hold that decides it. Nothing if it is the height of the chain.
     pub decided_by: Option<String>,
@@ -98,11 +96,9 @@ pub struct PrunerStatus {
     /// Blocks between the oldest record that is due by age and has not been looked at, and the newest. Holds make it grow.
     pub lag_blocks: u32,
     /// The height at which the oldest record became due that the holds let go and that has not been looked at. `None` if there is none.
-    #[serde(serialize_with = "text::height_option")]
     pub oldest_due_at: Option<Height>,
     /// When the backlog will be gone, as far as can be told.
-    #[serde(serialize_with = "text::seconds_option")]
-    pub catch_up: Option<Duration>,
+    pub catch_up_seconds: Option<f64>,
     /// Records that are retained and would be deleted otherwise, by reason. `child_unmined`, `preserved`, `locked`, `not_deep_enough`,
     /// `retention_off` and `held` are counted by the store with each write. `unreadable`, `external_body` and `child_disagrees` are what the
     /// last whole look through the due index found, and what was looked at since.
@@ -250,7 +246,7 @@ impl PrunerHandle {
             backlog_records: measured.backlog,
             lag_blocks: measured.lag_blocks,
             oldest_due_at: measured.oldest_due_at,
-            catch_up: measured.catch_up,
+            catch_up_seconds: measured.catch_up.map(|left| left.as_secs_f64()),
             blocked: measured.blocked,
             unreadable: shared.found.lock().named(),
             retention: self.policy().retention,

@@ -5,8 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use sapwood_types::{Height, TxId};
-use serde::Serializer;
+use sapwood_types::Height;
 
 /// A figure with its thousands set apart.
 pub fn figure(value: impl Into<u64>) -> String {
@@ -67,25 +66,19 @@ pub fn reasons(counts: &BTreeMap<String, u64>) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn height_option<S: Serializer>(height: &Option<Height>, to: S) -> Result<S::Ok, S::Error> {
-    match height {
-        Some(height) => to.serialize_some(&height.0),
-        None => to.serialize_none(),
+/// A duration as a number of seconds.
+#[cfg(feature = "serde")]
+pub(crate) mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(duration.as_secs_f64())
     }
-}
 
-pub(crate) fn txid_text<S: Serializer>(txid: &TxId, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(txid)
-}
-
-pub(crate) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(duration.as_secs_f64())
-}
-
-pub(crate) fn seconds_option<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => to.serialize_some(&duration.as_secs_f64()),
-        None => to.serialize_none(),
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use sapwood_pruner::{
-    HoldStatus,
+    HoldStatus, Job,
     text::{bytes, counted, figure, reasons},
 };
 use sapwood_rules::Policy;
 use sapwood_server::{
     http::{utxo_set::UtxoSetView, verify::VerifyView},
     views::{
-        BlockReport, ExplanationView, JobReport, OutputState, OutputView, PlanReport, PruneReport,
-        StatusReport, TxView, UtxoPage, UtxoView,
+        BlockReport, ExplanationView, OutputState, OutputView, PlanReport, PruneReport, StatusReport, TxView,
+        UtxoPage, UtxoView,
     },
 };
 
@@ -255,40 +255,12 @@ pub(crate) fn plan(plan: &PlanReport) -> String {
     text
 }
 
-/// A job.
-pub(crate) fn job(job: &JobReport) -> String {
-    let mut text = format!("job {} ({}) {}", job.id, job.trigger.replace('_', " "), job.state);
-    if let Some(height) = job.height {
-        text += &format!(" at {}", figure(height));
-    }
-    match (job.safe_height, &job.decided_by) {
-        (Some(safe), Some(hold)) => text += &format!(", safe up to {} because of {hold}", figure(safe)),
-        (None, Some(hold)) => text += &format!(", where {hold} retains everything"),
-        _ => {}
-    }
-    let counts = &job.counts;
-    text += &format!(": {} deleted ({})", counted(counts.deleted, "record"), bytes(counts.bytes_freed));
-    if !counts.retained.is_empty() {
-        text += &format!(", retained: {}", reasons(&counts.retained));
-    }
-    if let Some(by) = job.superseded_by {
-        text += &format!("; job {by} took its place");
-    }
-    if let Some(reason) = &job.stopped_early {
-        text += &format!("; stopped because {reason}");
-    }
-    if let Some(error) = &job.error {
-        text += &format!("; {error}");
-    }
-    text
-}
-
 /// Jobs, the newest first.
-pub(crate) fn jobs(jobs: &[JobReport]) -> String {
+pub(crate) fn jobs(jobs: &[Job]) -> String {
     if jobs.is_empty() {
         return "no job yet".into();
     }
-    jobs.iter().map(job).collect::<Vec<_>>().join("\n")
+    jobs.iter().map(Job::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// How the pruner is doing.
@@ -325,7 +297,7 @@ pub(crate) fn prune(prune: &PruneReport) -> String {
         );
     }
     if let Some(last) = prune.newest_jobs.iter().find(|job| job.ended_at.is_some()) {
-        facts.add("last", job(last));
+        facts.add("last", last);
     }
     for hold in &prune.holds {
         facts.add("hold", hold);

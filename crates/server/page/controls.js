@@ -90,7 +90,7 @@ function followJob(prune) {
   job = null;
   if (!found) tell(`Job ${id} is over.`);
   else if (found.state === "completed") tell(`Job ${found.id} is completed: ${count(found.counts.deleted, "record")} deleted, ${bytes(found.counts.bytes_freed)} freed.`);
-  else tell(`Job ${found.id} is ${found.state}${found.error || found.stopped_early ? `: ${found.error ?? found.stopped_early}` : ""}.`, found.state === "failed");
+  else tell(`Job ${found.id} is ${found.state}${found.error || found.stopped_early ? `: ${found.error ?? found.stopped_early.message}` : ""}.`, found.state === "failed");
 }
 
 /** Takes note of a status, or of there being none: then nothing is known of a job either. */

@@ -124,11 +124,11 @@ function jobRow(job) {
   const retained = Object.entries(job.counts.retained);
   const sum = retained.reduce((all, [, value]) => all + value, 0);
   const reasons = retained.map(([reason, value]) => `${number(value)} ${words(reason)}`).join(", ");
-  const why = job.error ?? job.stopped_early;
+  const why = job.error ?? job.stopped_early?.message;
   return { cells: [
     String(job.id), [tag(job.state, JOB_STATES[job.state] ?? ""), why ? el("span", { className: "sub", title: why }, why) : null],
     TRIGGERS[job.trigger] ?? words(job.trigger), number(job.counts.deleted), el("span", { title: reasons }, number(sum)),
-    ms(job.seconds.total * 1000), bytes(job.counts.bytes_freed), number(job.counts.looked_at), orDash(job.height), orDash(job.safe_height),
+    ms(Object.values(job.seconds).reduce((all, seconds) => all + seconds) * 1000), bytes(job.counts.bytes_freed), number(job.counts.looked_at), orDash(job.height), orDash(job.safe_height),
     job.decided_by ?? "the chain", job.ended_at == null ? "–" : clock(job.ended_at),
   ] };
 }

@@ -100,7 +100,7 @@ async fn a_body_that_cannot_be_deleted_keeps_its_record_until_it_can() {
     std::fs::create_dir_all(file.join("in the way")).unwrap();
     world.extend_to(9).await;
     let job = world.prune().await;
-    assert_eq!((job.counts.kept.get("external_body"), job.counts.bodies_deleted), (Some(&1), 0), "{job}");
+    assert_eq!((job.counts.retained.get("external_body"), job.counts.bodies_deleted), (Some(&1), 0), "{job}");
     assert!(world.has(&tx).await && !world.has(&plain[0]).await, "only the record with the body stays");
     std::fs::remove_dir_all(&file).unwrap();
     std::fs::write(&file, body).unwrap();

@@ -28,7 +28,7 @@ async fn three_due(bodies: Bodies) -> (World, Vec<(Tx, External)>) {
 
 async fn assert_kept(world: &World, txs: &[(Tx, External)], job: &Job) {
     assert_eq!(job.state, JobState::Completed, "{job}");
-    assert_eq!(job.counts.kept.get("external_body"), Some(&3), "{job}");
+    assert_eq!(job.counts.retained.get("external_body"), Some(&3), "{job}");
     for (tx, _) in txs {
         assert!(world.has(tx).await);
     }
@@ -148,7 +148,7 @@ async fn a_dead_object_store_is_left_alone_for_the_rest_of_the_job() {
     server.set(Trouble::DenyDeletes);
     server.seen.lock().clear();
     let job = world.prune().await;
-    assert_eq!(job.counts.kept.get("external_body"), Some(&60));
+    assert_eq!(job.counts.retained.get("external_body"), Some(&60));
     let asked = server.seen.lock().len();
     assert!(asked < 60, "asked {asked} times");
     server.set(Trouble::None);

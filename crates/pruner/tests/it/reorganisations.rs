@@ -64,7 +64,7 @@ async fn a_rollback_under_a_chunk_keeps_what_it_needs() {
     world.set_mined(&tx, 3, true).await;
     drop(held);
     let job = world.pruner.wait(job).await.unwrap();
-    assert_eq!((job.counts.deleted, job.counts.kept.get("child_unmined")), (0, Some(&1)), "{job}");
+    assert_eq!((job.counts.deleted, job.counts.retained.get("child_unmined")), (0, Some(&1)), "{job}");
     assert!(world.has(&parent).await);
     world.extend(&[&tx]).await;
     world.sound().await;

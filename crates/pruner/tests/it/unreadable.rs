@@ -41,7 +41,7 @@ async fn axelar_2422_an_unreadable_record_stops_nothing_else() {
             world.quiet().await;
             let job = world.prune().await;
             assert_eq!((job.state, &job.error), (JobState::Completed, &None), "{job}");
-            assert_eq!(job.counts.kept.get("unreadable"), Some(&1), "{job}");
+            assert_eq!(job.counts.retained.get("unreadable"), Some(&1), "{job}");
             for (number, tx) in txs.iter().enumerate() {
                 assert_eq!(is_there(&world, tx).await, number == bad, "{number} with {bad} damaged");
             }
@@ -79,7 +79,11 @@ async fn axelar_2422_the_parent_of_an_unreadable_child_stays() {
         let world = world.damage(|raw| damage(raw, &bad)).await;
         world.quiet().await;
         let job = world.prune().await;
-        assert_eq!((job.state, job.counts.kept.get("unreadable")), (JobState::Completed, Some(&1)), "{job}");
+        assert_eq!(
+            (job.state, job.counts.retained.get("unreadable")),
+            (JobState::Completed, Some(&1)),
+            "{job}"
+        );
         assert_eq!((world.has(&parent).await, world.has(&other).await), (true, false));
         let status = world.pruner.status().await.unwrap();
         assert_eq!(status.unreadable[0].txid, bad.txid, "the damaged one is named, not its parent");
@@ -161,7 +165,7 @@ async fn axelar_2422_a_loser_with_an_unreadable_parent_stays() {
     let world = world.damage(|raw| raw.cut(&parent)).await;
     world.quiet().await;
     let job = world.prune().await;
-    assert_eq!((job.state, job.counts.kept.get("unreadable")), (JobState::Completed, Some(&1)), "{job}");
+    assert_eq!((job.state, job.counts.retained.get("unreadable")), (JobState::Completed, Some(&1)), "{job}");
     assert!(world.has(&loser).await);
     for tx in &neighbours {
         assert!(!world.has(tx).await);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use sapwood_server::views::{JobReport, PlanReport, PruneReport};
+use sapwood_pruner::{Job, JobState};
+use sapwood_server::views::{PlanReport, PruneReport};
 use serde_json::{Value, json};
 
 use crate::{
@@ -59,7 +60,7 @@ impl Prune {
                     let client = target.open(Access::Change).await?;
                     let asked = client.post("/api/v1/prune", &json!({ "height": height })).await?;
                     let over = wait(&client, asked).await?;
-                    client.show(&over, show::job)?;
+                    client.show(&over, Job::to_string)?;
                     client.close().await;
                     completed(&over.view)
                 }
@@ -76,9 +77,7 @@ impl Prune {
                 }
                 Prune::Jobs(target) => {
                     let client = target.open(Access::Look).await?;
-                    client.show(&client.get::<Vec<JobReport>>("/api/v1/prune/jobs").await?, |jobs| {
-                        show::jobs(jobs)
-                    })
+                    client.show(&client.get::<Vec<Job>>("/api/v1/prune/jobs").await?, |jobs| show::jobs(jobs))
                 }
                 Prune::Enable(target) => enable(&target, true).await,
                 Prune::Disable(target) => enable(&target, false).await,
@@ -96,17 +95,18 @@ async fn enable(target: &Target, enabled: bool) -> anyhow::Result<()> {
 }
 
 /// Refuses a job that did not do what it was asked to.
-fn completed(job: &JobReport) -> anyhow::Result<()> {
-    let why = job.error.as_ref().or(job.stopped_early.as_ref()).map_or("no reason is known", String::as_str);
-    match job.state.as_str() {
-        "completed" => Ok(()),
-        "failed" => bail!("job {} failed: {why}", job.id),
-        state => bail!("job {} was {state}: {why}", job.id),
+fn completed(job: &Job) -> anyhow::Result<()> {
+    let stopped = job.stopped_early.as_ref().map(ToString::to_string);
+    let why = job.error.clone().or(stopped).unwrap_or_else(|| "no reason is known".into());
+    match job.state {
+        JobState::Completed => Ok(()),
+        JobState::Failed => bail!("job {} failed: {why}", job.id),
+        state => bail!("job {} was {}: {why}", job.id, state.name()),
     }
 }
 
 /// Waits until a job, or the one that took its place, is over.
-async fn wait(client: &Client, mut job: Answer<JobReport>) -> anyhow::Result<Answer<JobReport>> {
+async fn wait(client: &Client, mut job: Answer<Job>) -> anyhow::Result<Answer<Job>> {
     loop {
         let id = match (job.view.superseded_by, job.view.ended_at) {
             (Some(by), _) => by,

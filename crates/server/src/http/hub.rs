@@ -13,7 +13,6 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use super::events::told;
-use crate::views::JobReport;
 
 /// How many events are kept for clients that come back.
 pub(crate) const KEPT: usize = 1024;
@@ -132,6 +131,6 @@ impl Hub {
 /// The event of a job, if it is in another state than when it was last told of.
 fn changed(states: &mut HashMap<JobId, JobState>, job: &Job) -> Option<Entry> {
     let before = if job.state.is_over() { states.remove(&job.id) } else { states.insert(job.id, job.state) };
-    let content = || serde_json::to_value(JobReport::new(job)).unwrap_or(Value::Null);
+    let content = || serde_json::to_value(job).unwrap_or(Value::Null);
     (before != Some(job.state)).then(|| Entry::Event("prune_job", content()))
 }

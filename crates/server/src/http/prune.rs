@@ -1,7 +1,7 @@
 //! The pruner: what it does, what it would do, and telling it what to do.
 
 use axum::{Json, extract::State, http::StatusCode};
-use sapwood_pruner::{HoldStatus, JobId};
+use sapwood_pruner::{HoldStatus, Job, JobId};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::views::{JobReport, PlanReport, PruneReport};
+use crate::views::{PlanReport, PruneReport};
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -38,18 +38,18 @@ pub(crate) struct PruneRequest {
 #[utoipa::path(
     post, path = "/api/v1/prune", tag = "Prune", security(("admin" = [])),
     request_body(content = Option<PruneRequest>),
-    responses((status = 202, description = "The job", body = JobReport), ReadProblems, AdminProblems)
+    responses((status = 202, description = "The job", body = Job), ReadProblems, AdminProblems)
 )]
 pub(crate) async fn prune_now(
     State(service): State<Service>,
     _admin: Admin,
     MaybeBody(request): MaybeBody<PruneRequest>,
-) -> Result<(StatusCode, Json<JobReport>), Problem> {
+) -> Result<(StatusCode, Json<Job>), Problem> {
     let pruner = service.node.pruner();
     let id = pruner.prune_now(request.height.map(Height))?;
     tracing::info!(job = %id, "pruning was asked for over HTTP");
     let job = pruner.job(id).ok_or_else(|| Problem::internal(format!("job {id} is not remembered")))?;
-    Ok((StatusCode::ACCEPTED, Json(JobReport::new(&job))))
+    Ok((StatusCode::ACCEPTED, Json(job)))
 }
 
 /// What to plan for.
@@ -104,14 +104,14 @@ pub(crate) struct JobsParams {
 /// The newest jobs, the newest first
 #[utoipa::path(
     get, path = "/api/v1/prune/jobs", tag = "Prune", params(JobsParams),
-    responses((status = 200, description = "The jobs", body = Vec<JobReport>), ReadProblems)
+    responses((status = 200, description = "The jobs", body = Vec<Job>), ReadProblems)
 )]
 pub(crate) async fn jobs(
     State(service): State<Service>,
     Query(query): Query<JobsParams>,
-) -> Answer<Vec<JobReport>> {
+) -> Answer<Vec<Job>> {
     let limit = extract::limit(query.limit, 100, 1000)? as usize;
-    Ok(Json(service.node.pruner().jobs(limit).iter().map(JobReport::new).collect()))
+    Ok(Json(service.node.pruner().jobs(limit)))
 }
 
 /// One job
@@ -119,15 +119,15 @@ pub(crate) async fn jobs(
     get, path = "/api/v1/prune/jobs/{id}", tag = "Prune",
     params(("id" = u64, Path, description = "Its number")),
     responses(
-        (status = 200, description = "The job", body = JobReport),
+        (status = 200, description = "The job", body = Job),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
         ReadProblems,
     )
 )]
-pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> Answer<JobReport> {
+pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Job> {
     let job = service.node.pruner().job(JobId(id));
     let job = job.ok_or_else(|| Problem::not_found(format!("job {id} is not remembered")))?;
-    Ok(Json(JobReport::new(&job)))
+    Ok(Json(job))
 }
 
 /// Cancel a job
@@ -137,7 +137,7 @@ pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> 
     post, path = "/api/v1/prune/jobs/{id}/cancel", tag = "Prune", security(("admin" = [])),
     params(("id" = u64, Path, description = "Its number")),
     responses(
-        (status = 202, description = "The job", body = JobReport),
+        (status = 202, description = "The job", body = Job),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
         ReadProblems, AdminProblems,
     )
@@ -146,13 +146,13 @@ pub(crate) async fn cancel(
     State(service): State<Service>,
     Path(id): Path<u64>,
     _admin: Admin,
-) -> Result<(StatusCode, Json<JobReport>), Problem> {
+) -> Result<(StatusCode, Json<Job>), Problem> {
     let pruner = service.node.pruner();
     pruner.cancel(JobId(id))?;
     tracing::info!(job = id, "a job was cancelled over HTTP");
     let job =
         pruner.job(JobId(id)).ok_or_else(|| Problem::not_found(format!("job {id} is not remembered")))?;
-    Ok((StatusCode::ACCEPTED, Json(JobReport::new(&job))))
+    Ok((StatusCode::ACCEPTED, Json(job)))
 }
 
 /// Whether pruning is enabled.

@@ -16,7 +16,7 @@ pub mod source;
 
 pub use alerts::{Alert, AlertLevel, Readiness};
 pub use history::{History, HistoryReport, Range};
-pub use prune::{JobReport, PruneReport, UnreadableReport};
+pub use prune::{PruneReport, UnreadableReport};
 pub use report::StatusReport;
 pub use sample::Sampler;
 pub use source::SourceReport;

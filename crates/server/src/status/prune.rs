@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_pruner::{
-    HoldStatus, Job, JobCounts, JobDurations, PolicyState, PrunerOptions, PrunerStatus, UnreadableRecord,
-};
+use sapwood_pruner::{HoldStatus, Job, PolicyState, PrunerOptions, PrunerStatus, UnreadableRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -57,7 +55,7 @@ pub struct PruneReport {
     /// Every hold.
     pub holds: Vec<HoldStatus>,
     /// The newest jobs, the newest first.
-    pub newest_jobs: Vec<JobReport>,
+    pub newest_jobs: Vec<Job>,
 }
 
 impl PruneReport {
@@ -74,7 +72,7 @@ impl PruneReport {
             lag_blocks: Some(status.lag_blocks.into()),
             oldest_prunable_blocks,
             oldest_prunable_seconds: None,
-            catch_up_seconds: status.catch_up.map(|catch_up| catch_up.as_secs_f64()),
+            catch_up_seconds: status.catch_up_seconds,
             cursor: status.cursor,
             blocked: status.blocked,
             unreadable: status.unreadable.into_iter().map(UnreadableReport::new).collect(),
@@ -91,7 +89,7 @@ impl PruneReport {
             timing,
             last_error,
             holds: status.holds,
-            newest_jobs: jobs.iter().take(JOBS_SHOWN).map(JobReport::new).collect(),
+            newest_jobs: jobs.iter().take(JOBS_SHOWN).cloned().collect(),
         }
     }
 }
@@ -180,136 +178,4 @@ pub struct TotalsReport {
     pub retained: BTreeMap<String, u64>,
     /// Records deleted in a second of work, lately. `None` before the first one.
     pub records_per_second: Option<f64>,
-}
-
-/// One pruning job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobReport {
-    /// Which.
-    pub id: u64,
-    /// Why it was made.
-    pub trigger: String,
-    /// What became of it: `pending`, `running`, `completed`, `failed`, `cancelled` or `superseded`.
-    pub state: String,
-    /// The height asked for. Nothing means that of the chain when it begins.
-    pub asked: Option<u32>,
-    /// The height it works at.
-    pub height: Option<u32>,
-    /// Up to which height deletion was safe when it was last checked.
-    pub safe_height: Option<u32>,
-    /// The hold that decided the safe height.
-    pub decided_by: Option<String>,
-    /// Whether it looked through everything that is due.
-    pub whole: bool,
-    /// What it counted.
-    pub counts: JobCountsReport,
-    /// How long each part took.
-    pub seconds: JobSecondsReport,
-    /// When it was made, as a Unix timestamp.
-    pub created_at: u64,
-    /// When it began.
-    pub started_at: Option<u64>,
-    /// When it ended.
-    pub ended_at: Option<u64>,
-    /// Why it did not go to the end, in words.
-    pub stopped_early: Option<String>,
-    /// What went wrong.
-    pub error: Option<String>,
-    /// The job that took its place.
-    pub superseded_by: Option<u64>,
-}
-
-/// What a job counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct JobCountsReport {
-    /// Parents of old unmined transactions whose preservation was set or renewed.
-    pub parents_preserved: u64,
-    /// Preservations that ended.
-    pub preservations_expired: u64,
-    /// Due records looked at.
-    pub looked_at: u64,
-    /// Records deleted.
-    pub deleted: u64,
-    /// Records that were not found any more.
-    pub not_found: u64,
-    /// Records retained, by reason.
-    pub retained: BTreeMap<String, u64>,
-    /// External bodies deleted.
-    pub bodies_deleted: u64,
-    /// Bytes of the deleted records.
-    pub bytes_freed: u64,
-    /// Undo records dropped.
-    pub undo_dropped: u64,
-}
-
-/// How long each part of a job took, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobSecondsReport {
-    /// Preserving parents.
-    pub preserve_parents: f64,
-    /// Ending preservations.
-    pub expire_preservations: f64,
-    /// Deleting due records, pauses included.
-    pub delete_due: f64,
-    /// Dropping undo records.
-    pub drop_undo: f64,
-    /// All of it.
-    pub total: f64,
-}
-
-/// How long all parts of a job took.
-pub(crate) fn job_duration(durations: &JobDurations) -> std::time::Duration {
-    let JobDurations { preserve_parents, expire_preservations, delete_due, drop_undo } = durations;
-    *preserve_parents + *expire_preservations + *delete_due + *drop_undo
-}
-
-impl JobReport {
-    /// A job as the pruner tells it.
-    pub fn new(job: &Job) -> Self {
-        let JobCounts {
-            parents_preserved,
-            preservations_expired,
-            looked_at,
-            deleted,
-            gone,
-            kept,
-            bodies_deleted,
-            bytes_freed,
-            undo_dropped,
-        } = job.counts.clone();
-        Self {
-            id: job.id.0,
-            trigger: job.trigger.name().into(),
-            state: job.state.name().into(),
-            asked: job.asked.map(|height| height.0),
-            height: job.height.map(|height| height.0),
-            safe_height: job.safe_height.map(|height| height.0),
-            decided_by: job.decided_by.clone(),
-            whole: job.whole,
-            counts: JobCountsReport {
-                parents_preserved,
-                preservations_expired,
-                looked_at,
-                deleted,
-                not_found: gone,
-                retained: kept,
-                bodies_deleted,
-                bytes_freed,
-                undo_dropped,
-            },
-            seconds: JobSecondsReport {
-                preserve_parents: job.durations.preserve_parents.as_secs_f64(),
-                expire_preservations: job.durations.expire_preservations.as_secs_f64(),
-                delete_due: job.durations.delete_due.as_secs_f64(),
-                drop_undo: job.durations.drop_undo.as_secs_f64(),
-                total: job_duration(&job.durations).as_secs_f64(),
-            },
-            created_at: job.created_at,
-            started_at: job.started_at,
-            ended_at: job.ended_at,
-            stopped_early: job.stopped_early.as_ref().map(ToString::to_string),
-            error: job.error.clone(),
-            superseded_by: job.superseded_by.map(|job| job.0),
-        }
-    }
 }

@@ -18,7 +18,7 @@ use sapwood_types::{BlockMark, Height};
 
 use super::{
     History, StatusReport, alerts, disk,
-    prune::{PruneReport, SettingsReport, job_duration},
+    prune::{PruneReport, SettingsReport},
     report::{
         BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
         UtxoSetReport,
@@ -370,7 +370,7 @@ impl Memory {
     fn note_jobs(&mut self, jobs: &[Job]) {
         let ran = |job: &&Job| job.state.is_over() && job.started_at.is_some();
         for job in jobs.iter().rev().filter(|job| Some(job.id) > self.last_job).filter(ran) {
-            self.prune.note(job_duration(&job.durations));
+            self.prune.note(job.durations.total());
         }
         // One job runs at a time, in the order of their numbers.
         self.last_job = jobs.iter().find(ran).map(|job| job.id).max(self.last_job);

@@ -16,8 +16,8 @@ pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxVie
 pub use crate::{
     http::{Problem, utxo_set::UtxoSetView},
     status::{
-        Alert, AlertLevel, HistoryReport, JobReport, PruneReport, Range, Readiness, StatusReport,
-        prune::{JobCountsReport, JobSecondsReport, SettingsReport, TotalsReport},
+        Alert, AlertLevel, HistoryReport, PruneReport, Range, Readiness, StatusReport,
+        prune::{SettingsReport, TotalsReport},
         report::{
             BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, DiskRoomReport, EngineReport,
             EngineWritesReport, FeaturesReport, NodeReport, ProcessReport, TimingReport, UtxoSetReport,
