@@ -1,12 +1,19 @@
 //! Why is this record still there?
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use sapwood_ledger::StoreError;
 use sapwood_rules::{KeepReason, Verdict, delete_at, judge, settled_at};
 use sapwood_types::{External, Height, MasterPage, Slot, TxId, TxRecord};
-use serde::Serialize;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
 
+#[cfg(feature = "schema")]
+use crate::jobs::Stopped;
+#[cfg(feature = "serde")]
+use crate::jobs::stopped;
 use crate::{
     handle::PrunerHandle,
     holds::{HoldStatus, PERSISTER},
@@ -15,41 +22,47 @@ use crate::{
     text,
 };
 
-/// One thing that could keep a record, and whether it does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One thing that could retain a record, and whether it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct Guard {
-    /// What it is about.
-    pub name: &'static str,
+    /// What it is about, such as `children` or `hold`.
+    pub name: Cow<'static, str>,
     /// What was asked.
-    pub question: &'static str,
-    /// The answer, with its figures.
+    pub question: Cow<'static, str>,
+    /// The answer, with its numbers.
     pub answer: String,
-    /// Whether this alone keeps the record.
-    pub keeps: bool,
+    /// Whether this alone retains the record.
+    pub retains: bool,
 }
 
-/// Everything there is to say about why a record is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Why a record is retained, or that it is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct Explanation {
-    /// Which transaction.
+    /// The id of the transaction.
     pub txid: TxId,
     /// Whether there is a record of it.
     pub stored: bool,
     /// Its state in words.
     pub state: String,
     /// Whether a job now would delete it.
-    pub may_go: bool,
+    pub prunable: bool,
     /// The verdict in words.
     pub verdict: String,
-    /// The short fixed name of what keeps it. Nothing if it may go.
-    pub reason: Option<&'static str>,
-    /// Each guard, also those that let go.
+    /// The short fixed name of what retains it. `None`: it is prunable, or not stored.
+    pub reason: Option<Cow<'static, str>>,
+    /// Each guard, also those that do not retain it.
     pub guards: Vec<Guard>,
-    /// The earliest height at which it could go if nothing changes but the height.
+    /// The earliest height at which it becomes prunable if nothing changes but the height. `None`: see `needs`.
     pub earliest: Option<Height>,
-    /// What has to happen first, if the height alone does not make it go.
+    /// What has to happen first. `None`: the height alone is enough.
     pub needs: Option<String>,
-    /// Why no record at all is deleted now, if so.
+    /// Why no record at all is deleted now. `None`: records are deleted.
+    #[cfg_attr(feature = "serde", serde(default, with = "stopped"))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Stopped>))]
     pub blocked: Option<StopReason>,
 }
 
@@ -61,7 +74,7 @@ impl PrunerHandle {
             txid,
             stored: false,
             state: String::new(),
-            may_go: false,
+            prunable: false,
             verdict: Verdict::Gone.to_string(),
             reason: None,
             guards: Vec::new(),
@@ -101,13 +114,13 @@ impl PrunerHandle {
             None => None,
             Some(external) => Some(self.body_guard(txid, external).await),
         };
-        if let (true, Some(body)) = (verdict.may_go(), body.as_ref().filter(|body| body.keeps)) {
+        if let (true, Some(body)) = (verdict.may_go(), body.as_ref().filter(|body| body.retains)) {
             verdict = Verdict::Kept(KeepReason::ExternalBody { error: body.answer.clone() });
         }
-        explanation.may_go = verdict.may_go();
+        explanation.prunable = verdict.may_go();
         explanation.verdict = situation.in_words(&verdict);
         if let Verdict::Kept(reason) = &verdict {
-            explanation.reason = Some(reason.label());
+            explanation.reason = Some(reason.label().into());
         }
         explanation.guards = guards(&record, &master, &situation);
         if let (true, Some(guard)) =
@@ -117,7 +130,7 @@ impl PrunerHandle {
                 Some(until) if until <= situation.height => ", which is over: it ends with the next job",
                 _ => ", but only for an unmined child, and all are mined now: it ends with the next job",
             };
-            guard.keeps = false;
+            guard.retains = false;
         }
         explanation.guards.extend(children_guard(&verdict, shared.options.child_check));
         explanation.guards.extend(body);
@@ -126,7 +139,7 @@ impl PrunerHandle {
     }
 
     async fn body_guard(&self, txid: TxId, external: External) -> Guard {
-        let (keeps, answer) = match &self.shared.bodies {
+        let (retains, answer) = match &self.shared.bodies {
             None => (true, "no object store is configured, so it cannot be".into()),
             Some(bodies) => match bodies.exists(txid, external).await {
                 Ok(true) => {
@@ -136,19 +149,23 @@ impl PrunerHandle {
                 Err(error) => (true, error.to_string()),
             },
         };
-        Guard { name: "body", question: "Can its external body be deleted?", answer, keeps }
+        Guard { name: "body".into(), question: "Can its external body be deleted?".into(), answer, retains }
     }
 }
 
 /// A record that is there and cannot be read.
 fn unreadable(explanation: Explanation, error: &str) -> Explanation {
     let reason = KeepReason::Unreadable { txid: explanation.txid, error: error.into() };
-    let guard =
-        Guard { name: "readable", question: "Can it be read?", answer: format!("no: {error}"), keeps: true };
+    let guard = Guard {
+        name: "readable".into(),
+        question: "Can it be read?".into(),
+        answer: format!("no: {error}"),
+        retains: true,
+    };
     Explanation {
         stored: true,
         state: "its record is damaged".into(),
-        reason: Some(reason.label()),
+        reason: Some(reason.label().into()),
         verdict: Verdict::Kept(reason).to_string(),
         guards: vec![guard],
         needs: Some(
@@ -195,8 +212,9 @@ fn state_in_words(record: &TxRecord) -> String {
 fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<Guard> {
     let head = &record.head;
     let mut guards = Vec::new();
-    let mut guard =
-        |name, question, keeps, answer: String| guards.push(Guard { name, question, answer, keeps });
+    let mut guard = |name: &'static str, question: &'static str, retains, answer: String| {
+        guards.push(Guard { name: name.into(), question: question.into(), answer, retains });
+    };
     let yes_no = |value: bool| if value { "yes" } else { "no" }.to_owned();
     if head.creating {
         guard("written", "Is it completely written?", true, "no".into());
@@ -267,7 +285,7 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
 
 /// The independent check, if it is done and came out with something.
 fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
-    let (keeps, answer) = match verdict {
+    let (retains, answer) = match verdict {
         _ if !checked => (false, "not checked: the check is turned off".into()),
         Verdict::Kept(reason @ (KeepReason::ChildDisagrees { .. } | KeepReason::Unreadable { .. })) => {
             (true, reason.to_string())
@@ -276,8 +294,8 @@ fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
         // The check is made only once everything else lets go.
         _ => return None,
     };
-    let question = "Do the children's own records bear out what it remembers?";
-    Some(Guard { name: "child_check", question, answer, keeps })
+    let question = "Do the children's own records bear out what it remembers?".into();
+    Some(Guard { name: "child_check".into(), question, answer, retains })
 }
 
 fn due_at(master: &MasterPage, situation: &Situation) -> Option<Height> {
@@ -337,24 +355,66 @@ fn outlook(
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "transaction {}", self.txid)?;
-        writeln!(f, "  {}", self.state)?;
+        writeln!(f, "{}", self.txid)?;
+        writeln!(f, "{}", self.state)?;
         if !self.stored {
             return Ok(());
         }
-        writeln!(f, "  {}", self.verdict)?;
+        writeln!(f, "verdict: {}", self.verdict)?;
         for guard in &self.guards {
-            let mark = if guard.keeps { "keeps" } else { "     " };
-            writeln!(f, "  {mark}  {} {}", guard.question, guard.answer)?;
+            let mark = if guard.retains { "retains" } else { "-" };
+            writeln!(f, "  {mark:<8}{} {}", guard.question, guard.answer)?;
         }
-        match (self.earliest, &self.needs) {
-            (Some(height), _) => writeln!(f, "  it could go at {}, if nothing changes", text::at(height))?,
-            (None, Some(needs)) => writeln!(f, "  {needs}")?,
-            (None, None) => {}
+        if let Some(height) = self.earliest {
+            writeln!(f, "prunable from {} on, if nothing changes but the height", text::at(height))?;
+        }
+        if let Some(needs) = &self.needs {
+            writeln!(f, "{needs}")?;
         }
         match &self.blocked {
-            Some(reason) => writeln!(f, "  nothing is deleted at the moment, because {reason}"),
+            Some(reason) => writeln!(f, "now no record is deleted, because {reason}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained() -> Explanation {
+        Explanation {
+            txid: TxId([7; 32]),
+            stored: true,
+            state: "mined at 5".into(),
+            prunable: false,
+            verdict: "retained".into(),
+            reason: Some("unspent".into()),
+            guards: vec![Guard {
+                name: "spent".into(),
+                question: "Is every output spent?".into(),
+                answer: "1 of 2 outputs unspent or frozen".into(),
+                retains: true,
+            }],
+            earliest: None,
+            needs: Some("something has to happen first: 1 of its outputs is not spent".into()),
+            blocked: Some(StopReason::Disabled),
+        }
+    }
+
+    #[test]
+    fn n5_a_need_is_not_announced_twice() {
+        let text = Explanation { blocked: None, ..explained() }.to_string();
+        assert!(text.ends_with("\nsomething has to happen first: 1 of its outputs is not spent\n"), "{text}");
+        assert!(text.contains("\n  retains Is every output spent? 1 of 2"), "{text}");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn an_explanation_reads_back_from_json() {
+        let written = serde_json::to_value(explained()).unwrap();
+        assert_eq!(written["blocked"]["reason"], "disabled");
+        assert_eq!(written["txid"], "07".repeat(32));
+        assert_eq!(serde_json::from_value::<Explanation>(written).unwrap(), explained());
     }
 }

@@ -8,8 +8,15 @@ use std::{
 use sapwood_ledger::StoreError;
 use sapwood_rules::{Policy, Verdict, judge};
 use sapwood_types::{Height, TxId, page::extra_pages};
-use serde::Serialize;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
 
+#[cfg(feature = "schema")]
+use crate::jobs::Stopped;
+#[cfg(feature = "serde")]
+use crate::jobs::stopped;
 use crate::{
     handle::PrunerHandle,
     jobs::StopReason,
@@ -22,15 +29,19 @@ use crate::{
 ///
 /// It goes through what is due as a job does, with the same check of children, and through the preservations that a job ends. Bodies that
 /// cannot be deleted it does not foresee.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct Plan {
-    /// The height it would work at. Nothing before the first block.
+    /// The height it would work at. `None` before the first block.
     pub height: Option<Height>,
-    /// Up to which height deletion is safe. Nothing: nothing may go.
+    /// Up to which height deletion is safe. `None`: no record is prunable.
     pub safe_height: Option<Height>,
-    /// The hold that decides it.
+    /// The hold that decides it. `None`: it is the height itself.
     pub decided_by: Option<String>,
-    /// Why a job would not delete anything now, if so.
+    /// Why a job would delete no record now. `None`: it would delete.
+    #[cfg_attr(feature = "serde", serde(default, with = "stopped"))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Stopped>))]
     pub blocked: Option<StopReason>,
     /// Due records looked at, up to the greatest height that is due by age, and those whose preservation ends with the job.
     pub looked_at: u64,
@@ -40,8 +51,8 @@ pub struct Plan {
     pub bytes: u64,
     /// External bodies it would delete.
     pub bodies: u64,
-    /// Records that are due by age and would be kept, by reason.
-    pub kept: BTreeMap<String, u64>,
+    /// Records that are due by age and would be retained, by reason.
+    pub retained: BTreeMap<String, u64>,
     /// Whether everything was looked at. If not, there is more than the limit allowed to look at.
     pub complete: bool,
 }
@@ -60,18 +71,7 @@ impl PrunerHandle {
         limit: u64,
     ) -> Result<Plan, StoreError> {
         let shared = &self.shared;
-        let mut plan = Plan {
-            height: None,
-            safe_height: None,
-            decided_by: None,
-            blocked: shared.nothing_deleted(),
-            looked_at: 0,
-            records: 0,
-            bytes: 0,
-            bodies: 0,
-            kept: BTreeMap::new(),
-            complete: true,
-        };
+        let mut plan = Plan { blocked: shared.nothing_deleted(), complete: true, ..Plan::default() };
         let Some(situation) = Situation::with_policy(shared, height, policy).await? else { return Ok(plan) };
         plan.height = Some(situation.height);
         plan.safe_height = situation.safe.height;
@@ -168,7 +168,7 @@ impl PrunerHandle {
 
 impl Plan {
     fn keep(&mut self, reason: &str) {
-        *self.kept.entry(reason.to_owned()).or_default() += 1;
+        *self.retained.entry(reason.to_owned()).or_default() += 1;
     }
 }
 
@@ -178,23 +178,24 @@ impl fmt::Display for Plan {
         write!(f, "at {}", text::at(height))?;
         match (self.safe_height, &self.decided_by) {
             (Some(safe), Some(hold)) => write!(f, ", safe up to {} because of {hold}", text::at(safe))?,
-            (None, Some(hold)) => write!(f, ", where {hold} lets nothing go")?,
+            (None, Some(hold)) => write!(f, ", where {hold} retains everything")?,
             _ => {}
         }
-        let (records, bytes) = (text::figure(self.records), text::bytes(self.bytes));
-        writeln!(
-            f,
-            ", a job would delete {records} records ({bytes}) and {} external bodies",
-            text::figure(self.bodies)
-        )?;
-        if !self.kept.is_empty() {
-            writeln!(f, "due by age, but kept: {}", text::reasons(&self.kept))?;
+        let (records, bytes) = (text::counted(self.records, "record"), text::bytes(self.bytes));
+        write!(f, ", a job would delete {records} ({bytes})")?;
+        if self.bodies > 0 {
+            write!(f, " and {} outside", text::counted(self.bodies, "body"))?;
+        }
+        writeln!(f)?;
+        if !self.retained.is_empty() {
+            writeln!(f, "due by age, but retained: {}", text::reasons(&self.retained))?;
         }
         if !self.complete {
-            writeln!(f, "only {} due records were looked at; there are more", text::figure(self.looked_at))?;
+            let looked_at = text::counted(self.looked_at, "due record");
+            writeln!(f, "only {looked_at} looked at; there are more")?;
         }
         match &self.blocked {
-            Some(reason) => writeln!(f, "now it would delete nothing, because {reason}"),
+            Some(reason) => writeln!(f, "now it would delete none, because {reason}"),
             None => Ok(()),
         }
     }

@@ -9,10 +9,7 @@ use sapwood_pruner::{
 use sapwood_rules::Policy;
 use sapwood_server::{
     http::{utxo_set::UtxoSetView, verify::VerifyView},
-    views::{
-        BlockReport, ExplanationView, OutputState, OutputView, PlanReport, PruneReport, StatusReport, TxView,
-        UtxoPage, UtxoView,
-    },
+    views::{BlockReport, OutputState, OutputView, PruneReport, StatusReport, TxView, UtxoPage, UtxoView},
 };
 
 /// Lines of a name and a value.
@@ -203,58 +200,6 @@ pub(crate) fn utxos(page: &UtxoPage) -> String {
     text
 }
 
-/// Why a record is retained.
-pub(crate) fn explanation(explained: &ExplanationView) -> String {
-    let mut text = String::new();
-    let _ = writeln!(text, "{}", explained.txid);
-    let _ = writeln!(text, "{}", explained.state);
-    let _ = writeln!(text, "verdict: {}", explained.verdict);
-    for guard in &explained.guards {
-        let mark = if guard.retains { "retains" } else { "-" };
-        let _ = writeln!(text, "  {mark:<8}{} {}", guard.question, guard.answer);
-    }
-    if let Some(height) = explained.earliest {
-        let _ = writeln!(text, "prunable from {} on, if nothing changes but the height", figure(height));
-    }
-    if let Some(needs) = &explained.needs {
-        let _ = writeln!(text, "{needs}");
-    }
-    if let Some(blocked) = &explained.blocked {
-        let _ = writeln!(text, "now no record is deleted, because {blocked}");
-    }
-    text
-}
-
-/// What a job would do.
-pub(crate) fn plan(plan: &PlanReport) -> String {
-    let Some(height) = plan.height else { return "no block has been applied yet".into() };
-    let mut text = format!("at {}", figure(height));
-    match (plan.safe_height, &plan.decided_by) {
-        (Some(safe), Some(hold)) => text += &format!(", safe up to {} because of {hold}", figure(safe)),
-        (None, Some(hold)) => text += &format!(", where {hold} retains everything"),
-        _ => {}
-    }
-    let bodies = match plan.bodies {
-        0 => String::new(),
-        bodies => format!(" and {} outside", counted(bodies, "body")),
-    };
-    text += &format!(
-        ", a job would delete {} ({}){bodies}\n",
-        counted(plan.records, "record"),
-        bytes(plan.bytes)
-    );
-    if !plan.retained.is_empty() {
-        text += &format!("due by age, but retained: {}\n", reasons(&plan.retained));
-    }
-    if !plan.complete {
-        text += &format!("only {} looked at; there are more\n", counted(plan.looked_at, "due record"));
-    }
-    if let Some(blocked) = &plan.blocked {
-        text += &format!("now it would delete none, because {blocked}\n");
-    }
-    text
-}
-
 /// Jobs, the newest first.
 pub(crate) fn jobs(jobs: &[Job]) -> String {
     if jobs.is_empty() {
@@ -343,21 +288,13 @@ pub(crate) fn verified(found: &VerifyView) -> String {
 #[cfg(test)]
 mod tests {
     use sapwood_server::status::UnreadableReport;
-    use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn n5_amounts_have_a_unit_and_a_need_is_not_announced_twice() {
+    fn n5_amounts_have_a_unit() {
         assert_eq!(amount(Some("5000000000")), "5,000,000,000 sat");
         assert_eq!((amount(None), amount(Some("1.5"))), ("–".into(), "1.5".into()));
-        let explained = json!({ "txid": "", "stored": true, "state": "", "verdict": "", "prunable": false, "guards": [],
-            "needs": "something has to happen first: 1 of its outputs is not spent" });
-        let explained = serde_json::from_value::<ExplanationView>(explained).unwrap();
-        assert!(
-            explanation(&explained)
-                .ends_with("\nsomething has to happen first: 1 of its outputs is not spent\n")
-        );
     }
 
     #[test]

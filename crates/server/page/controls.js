@@ -118,7 +118,7 @@ function planView(plan) {
   const retained = Object.entries(plan.retained).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
   const bodies = plan.bodies ? ` and ${number(plan.bodies)} external bodies` : "";
   return [
-    el("p", { className: "verdict" }, plan.blocked ? `Nothing can be deleted now: ${plan.blocked}` : `${plan.complete ? "" : "At least "}${count(plan.records, "record")} would be deleted`),
+    el("p", { className: "verdict" }, plan.blocked ? `Nothing can be deleted now: ${plan.blocked.message}` : `${plan.complete ? "" : "At least "}${count(plan.records, "record")} would be deleted`),
     el("p", {}, `${bytes(plan.bytes)} of records${bodies}. ${count(plan.looked_at, "due record")} looked at. `,
       plan.safe_height == null ? "No height is safe yet" : `Deletion is safe up to height ${number(plan.safe_height)}`, plan.decided_by ? `, as ${plan.decided_by} decides.` : "."),
     ...(retained.length ? [el("h3", {}, "Retained, and why"), meters(retained.map(([reason, value]) => [words(reason), value]), number)] : []),

@@ -60,7 +60,7 @@ function verdictOf(why) {
     el("p", { className: "verdict" }, why.verdict),
     el("p", { className: "quiet" }, sentence(why.state)),
     outlook && el("p", { className: "quiet" }, sentence(outlook)),
-    why.blocked && el("p", { className: "quiet" }, `Nothing is deleted at the moment, because ${why.blocked}.`),
+    why.blocked && el("p", { className: "quiet" }, `Nothing is deleted at the moment, because ${why.blocked.message}.`),
   ].filter(Boolean);
 }
 

@@ -47,7 +47,7 @@ async fn the_body_goes_with_its_record_and_stays_as_long() {
     world.extend_to(7).await;
     let explanation = world.pruner.explain(tx.txid).await.unwrap();
     assert!(
-        explanation.may_go && explanation.to_string().contains("is there and goes first"),
+        explanation.prunable && explanation.to_string().contains("is there and goes first"),
         "{explanation}"
     );
     let job = world.prune().await;
@@ -120,9 +120,9 @@ async fn without_an_object_store_such_records_stay() {
     let world = world.restart().await;
     world.settle().await;
     let plan = world.pruner.plan(None, 100).await.unwrap();
-    assert_eq!((plan.records, plan.kept.get("external_body")), (0, Some(&1)));
+    assert_eq!((plan.records, plan.retained.get("external_body")), (0, Some(&1)));
     let explanation = world.pruner.explain(tx.txid).await.unwrap();
-    assert_eq!((explanation.reason, explanation.may_go), (Some("external_body"), false));
+    assert_eq!((explanation.reason.as_deref(), explanation.prunable), (Some("external_body"), false));
     assert_eq!(world.prune_ok().await, 0);
     assert!(world.has(&tx).await && bodies.exists(tx.txid, external).await.unwrap());
     world.sound().await;

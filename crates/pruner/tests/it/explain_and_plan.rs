@@ -12,7 +12,7 @@ use sapwood_types::{Height, Tx};
 use crate::harness::{World, pruner_options};
 
 fn keeping(explanation: &Explanation) -> Vec<&'static str> {
-    explanation.guards.iter().filter(|guard| guard.keeps).map(|guard| guard.name).collect()
+    explanation.guards.iter().filter(|guard| guard.retains).map(|guard| guard.name.as_ref()).collect()
 }
 
 #[tokio::test]
@@ -25,33 +25,39 @@ async fn each_guard_is_explained_with_its_figures() {
     let explain = async |tx: &Tx| world.pruner.explain(tx.txid).await.unwrap();
 
     let gone = explain(&coin("nobody", 1)).await;
-    assert!(!gone.stored && !gone.may_go && gone.earliest.is_none());
+    assert!(!gone.stored && !gone.prunable && gone.earliest.is_none());
     let explanation = explain(&open).await;
-    assert_eq!((explanation.reason, keeping(&explanation)), (Some("unspent"), vec!["spent"]));
+    assert_eq!((explanation.reason.as_deref(), keeping(&explanation)), (Some("unspent"), vec!["spent"]));
     assert_eq!((explanation.earliest, explanation.needs.is_some()), (None, true));
     assert!(
         explanation.state.contains("mined at 1") && explanation.state.contains("2 unspent"),
         "{explanation}"
     );
     let explanation = explain(&waiting).await;
-    assert_eq!((explanation.reason, explanation.earliest), (Some("unmined"), None));
+    assert_eq!((explanation.reason.as_deref(), explanation.earliest), (Some("unmined"), None));
     let explanation = explain(&waited_for).await;
-    assert_eq!((explanation.reason, keeping(&explanation)), (Some("child_unmined"), vec!["children"]));
+    assert_eq!(
+        (explanation.reason.as_deref(), keeping(&explanation)),
+        (Some("child_unmined"), vec!["children"])
+    );
     assert!(explanation.to_string().contains(&waiting.txid.to_string()));
     let explanation = explain(&settled).await;
-    assert_eq!((explanation.reason, keeping(&explanation)), (Some("too_young"), vec!["age", "hold"]));
+    assert_eq!(
+        (explanation.reason.as_deref(), keeping(&explanation)),
+        (Some("too_young"), vec!["age", "hold"])
+    );
     assert_eq!(explanation.earliest, Some(Height(6)));
 
     world.settle().await;
     world.extend_to(6).await;
     let explanation = explain(&settled).await;
     assert_eq!(
-        (explanation.reason, keeping(&explanation)),
+        (explanation.reason.as_deref(), keeping(&explanation)),
         (Some("held"), vec!["hold"]),
         "the first block can still be taken back"
     );
     world.extend_to(7).await;
-    assert!(explain(&settled).await.may_go);
+    assert!(explain(&settled).await.prunable);
     let hold = Hold {
         name: "export".into(),
         owner: "tests".into(),
@@ -61,12 +67,12 @@ async fn each_guard_is_explained_with_its_figures() {
     };
     world.pruner.holds().set(hold).await.unwrap();
     let explanation = explain(&settled).await;
-    assert_eq!((explanation.reason, keeping(&explanation)), (Some("held"), vec!["hold"]));
+    assert_eq!((explanation.reason.as_deref(), keeping(&explanation)), (Some("held"), vec!["hold"]));
     assert!(explanation.needs.as_ref().unwrap().contains("export must let go of height 6"), "{explanation}");
     world.pruner.holds().release("export").await.unwrap();
     world.store.preserve(vec![settled.txid], Height(9)).await.unwrap();
     let explanation = explain(&settled).await;
-    assert_eq!((explanation.reason, explanation.earliest), (Some("preserved"), Some(Height(9))));
+    assert_eq!((explanation.reason.as_deref(), explanation.earliest), (Some("preserved"), Some(Height(9))));
     world.store.set_locked(vec![open.txid], true).await.unwrap();
     assert_eq!(keeping(&explain(&open).await), ["locked", "spent"]);
     world.events.enter(sapwood_chain::ChainState::Reorganising);
@@ -98,7 +104,7 @@ async fn a_reassigned_output_keeps_its_record_and_is_given_as_the_reason() {
     assert!(world.has(&parent).await, "its note would have gone with it");
     let spent = explain().await;
     assert_eq!((spent.reason, keeping(&spent)), (Some("reassigned"), vec!["reassigned"]));
-    assert!(!spent.may_go && spent.earliest.is_none(), "{spent}");
+    assert!(!spent.prunable && spent.earliest.is_none(), "{spent}");
     let needs = spent.needs.as_deref().unwrap_or_default();
     assert!(needs.contains("it is never deleted: its output 0 was reassigned at height 1"), "{spent}");
     world.sound().await;
@@ -173,7 +179,7 @@ async fn plan_and_explain_agree_with_what_the_job_does() {
                 assert_eq!((job.safe_height, &job.decided_by), (plan.safe_height, &plan.decided_by));
                 assert_eq!(world.records().await, before - plan.records);
                 for (tx, explanation) in expected {
-                    assert_eq!(world.has(&tx).await, !explanation.may_go, "{explanation}");
+                    assert_eq!(world.has(&tx).await, !explanation.prunable, "{explanation}");
                 }
             }
         }
@@ -193,7 +199,7 @@ async fn a_plan_counts_what_holds_keep_and_stops_at_its_limit() {
     world.extend_to(10).await;
     world.pruner.register(sapwood_pruner::Consumer::Persister).await.unwrap();
     let plan = world.pruner.plan(None, 100).await.unwrap();
-    assert_eq!((plan.records, plan.kept.get("held"), plan.complete), (0, Some(&9), true), "{plan}");
+    assert_eq!((plan.records, plan.retained.get("held"), plan.complete), (0, Some(&9), true), "{plan}");
     world.pruner.holds().release("persister").await.unwrap();
     let plan = world.pruner.plan(Some(Height(7)), 100).await.unwrap();
     assert_eq!((plan.height, plan.records), (Some(Height(7)), 4));
@@ -220,12 +226,12 @@ async fn the_end_of_the_pruners_own_preservation_is_foreseen() {
     world.extend(&[&tx]).await;
     let explanation = world.pruner.explain(parent.txid).await.unwrap();
     assert_eq!(
-        (explanation.reason, explanation.earliest),
+        (explanation.reason.as_deref(), explanation.earliest),
         (Some("child_unstable"), Some(Height(15))),
         "{explanation}"
     );
     world.extend_to(15).await;
-    assert!(world.pruner.explain(parent.txid).await.unwrap().may_go);
+    assert!(world.pruner.explain(parent.txid).await.unwrap().prunable);
     let plan = world.pruner.plan(None, 100).await.unwrap();
     let job = world.prune().await;
     assert_eq!((plan.records, job.counts.deleted), (1, 1));
@@ -274,7 +280,7 @@ async fn m14_preservations_that_are_over_by_height_are_foreseen() {
         let plan = world.pruner.plan(None, 100).await.unwrap();
         let mut may_go = 0;
         for tx in settled.iter().chain([&parent]) {
-            may_go += u64::from(world.pruner.explain(tx.txid).await.unwrap().may_go);
+            may_go += u64::from(world.pruner.explain(tx.txid).await.unwrap().prunable);
         }
         let limited = world.pruner.plan(None, 1).await.unwrap();
         assert_eq!(world.prune_ok().await, deleted, "at {height}");
@@ -282,6 +288,6 @@ async fn m14_preservations_that_are_over_by_height_are_foreseen() {
         assert!(limited.records >= deleted.min(1), "at {height}: {limited}");
     }
     let explanation = world.pruner.explain(tx.txid).await.unwrap();
-    assert_eq!(explanation.reason, Some("unspent"), "{explanation}");
+    assert_eq!(explanation.reason.as_deref(), Some("unspent"), "{explanation}");
     world.sound().await;
 }

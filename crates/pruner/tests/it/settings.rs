@@ -102,7 +102,7 @@ async fn a_retention_of_zero_deletes_nothing() {
     world.extend_to(500).await;
     assert_eq!(world.prune_ok().await, 0);
     let explanation = world.pruner.explain(txs[0].txid).await.unwrap();
-    assert_eq!((explanation.reason, explanation.earliest), (Some("retention_off"), None));
+    assert_eq!((explanation.reason.as_deref(), explanation.earliest), (Some("retention_off"), None));
     world.sound().await;
 }
 

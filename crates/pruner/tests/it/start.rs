@@ -89,7 +89,7 @@ async fn h7_offline_looking_starts_no_job() {
     pruner.plan(None, u64::MAX).await.unwrap();
     let record = world.store.due(Height::MAX, None, 1).await.unwrap().items[0].txid;
     let explanation = pruner.explain(record).await.unwrap();
-    assert!(explanation.may_go && explanation.blocked.is_none(), "{explanation}");
+    assert!(explanation.prunable && explanation.blocked.is_none(), "{explanation}");
     pruner.list_holds().await.unwrap();
     // What is asked of it afterwards is its first job.
     assert_eq!(pruner.jobs(10), []);

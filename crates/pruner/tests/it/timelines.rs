@@ -40,7 +40,7 @@ async fn child_mined_at_1001_kept_at_1288_deleted_at_1289() {
     assert_eq!(world.prune_ok().await, 0);
     let explanation = world.pruner.explain(parent.txid).await.unwrap();
     assert_eq!(
-        (explanation.reason, explanation.earliest.map(|at| at.0)),
+        (explanation.reason.as_deref(), explanation.earliest.map(|at| at.0)),
         (Some("child_unstable"), Some(1289))
     );
     world.extend(&[]).await;

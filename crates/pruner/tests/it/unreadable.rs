@@ -52,10 +52,10 @@ async fn axelar_2422_an_unreadable_record_stops_nothing_else() {
             assert_eq!((status.backlog_records, status.lag_blocks), (0, 0), "it stands in no other's way");
             let explanation = world.pruner.explain(txs[bad].txid).await.unwrap();
             assert_eq!(
-                (explanation.stored, explanation.may_go, explanation.reason),
+                (explanation.stored, explanation.prunable, explanation.reason.as_deref()),
                 (true, false, Some("unreadable"))
             );
-            assert_eq!(world.pruner.plan(None, u64::MAX).await.unwrap().kept.get("unreadable"), Some(&1));
+            assert_eq!(world.pruner.plan(None, u64::MAX).await.unwrap().retained.get("unreadable"), Some(&1));
             // What comes later goes too.
             let later = world.burns("later", 5).await;
             world.extend_to(60).await;

@@ -1,13 +1,12 @@
 //! `sapwood explain`: why something is still there.
 
 use clap::{Args, Subcommand};
-use sapwood_server::views::ExplanationView;
+use sapwood_pruner::Explanation;
 use sapwood_types::TxId;
 
 use crate::{
     client::{Access, Target},
     node::runtime,
-    show,
 };
 
 /// What to explain.
@@ -31,8 +30,8 @@ impl Explain {
         runtime()?.block_on(async {
             let client = target.open(Access::LookAtBodies).await?;
             client.show(
-                &client.get::<ExplanationView>(&format!("/api/v1/txs/{txid}/explain")).await?,
-                show::explanation,
+                &client.get::<Explanation>(&format!("/api/v1/txs/{txid}/explain")).await?,
+                Explanation::to_string,
             )
         })
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use sapwood_pruner::{Job, JobState};
-use sapwood_server::views::{PlanReport, PruneReport};
+use sapwood_pruner::{Job, JobState, Plan};
+use sapwood_server::views::PruneReport;
 use serde_json::{Value, json};
 
 use crate::{
@@ -68,8 +68,8 @@ impl Prune {
                     let client = target.open(Access::LookAtBodies).await?;
                     let height = height.map_or_else(String::new, |height| format!("&height={height}"));
                     let path = format!("/api/v1/prune/plan?limit={limit}{height}");
-                    let plan = client.get::<PlanReport>(&path).await?;
-                    client.show(&plan, show::plan)
+                    let plan = client.get::<Plan>(&path).await?;
+                    client.show(&plan, Plan::to_string)
                 }
                 Prune::Status(target) => {
                     let client = target.open(Access::Look).await?;

@@ -7,11 +7,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use sapwood_ledger::{EngineError, StoreError};
-use sapwood_pruner::{HoldError, PrunerError};
+use sapwood_pruner::{HoldError, Plan, PrunerError};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::{Refusal, listing::ListError, views::PlanReport};
+use crate::{Refusal, listing::ListError};
 
 /// What went wrong (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,7 +28,7 @@ pub struct Problem {
     pub detail: String,
     /// What a change of the policy would delete, for the problem `needs-confirmation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<Box<PlanReport>>,
+    pub plan: Option<Box<Plan>>,
 }
 
 /// The kinds of problem: status, short fixed name, title.
@@ -148,10 +148,9 @@ impl From<PrunerError> for Problem {
         match error {
             PrunerError::Options(_) | PrunerError::HeightZero => Problem::not_allowed_value(detail),
             PrunerError::Disabled | PrunerError::JobOver { .. } => Problem::conflict(detail),
-            PrunerError::Shortens(shortening) => Problem {
-                plan: Some(Box::new(shortening.plan.into())),
-                ..Problem::needs_confirmation(detail)
-            },
+            PrunerError::Shortens(shortening) => {
+                Problem { plan: Some(Box::new(shortening.plan)), ..Problem::needs_confirmation(detail) }
+            }
             PrunerError::Stopped => Problem::unavailable(detail),
             PrunerError::NoSuchJob { .. } => Problem::not_found(detail),
             PrunerError::Store(error) => error.into(),

@@ -1,7 +1,7 @@
 //! The pruner: what it does, what it would do, and telling it what to do.
 
 use axum::{Json, extract::State, http::StatusCode};
-use sapwood_pruner::{HoldStatus, Job, JobId};
+use sapwood_pruner::{HoldStatus, Job, JobId, Plan};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::views::{PlanReport, PruneReport};
+use crate::views::PruneReport;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -70,12 +70,9 @@ pub(crate) struct PlanParams {
 /// Deletes nothing.
 #[utoipa::path(
     get, path = "/api/v1/prune/plan", tag = "Prune", params(PlanParams),
-    responses((status = 200, description = "The plan", body = PlanReport), ReadProblems)
+    responses((status = 200, description = "The plan", body = Plan), ReadProblems)
 )]
-pub(crate) async fn plan(
-    State(service): State<Service>,
-    Query(query): Query<PlanParams>,
-) -> Answer<PlanReport> {
+pub(crate) async fn plan(State(service): State<Service>, Query(query): Query<PlanParams>) -> Answer<Plan> {
     const USUAL: u64 = 100_000;
     const MOST: u64 = 1_000_000;
     let limit = extract::limit(query.limit, USUAL, MOST)?;
@@ -88,7 +85,7 @@ pub(crate) async fn plan(
     let _turn =
         turn.map_err(|_| Problem::unavailable("another plan is being made: ask again when it is done"))?;
     let plan = service.node.pruner().plan(height, limit).await?;
-    Ok(Json(plan.into()))
+    Ok(Json(plan))
 }
 
 /// How many jobs.

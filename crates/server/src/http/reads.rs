@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State};
 use sapwood_ledger::Order;
+use sapwood_pruner::Explanation;
 use sapwood_rules::SpendStatus;
 use sapwood_types::{Height, OutPoint, Slot, TxId};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     listing::{self, MOST_LIMIT, Owner, USUAL_LIMIT, UtxoQuery},
-    views::{ExplanationView, TxView, UtxoPage, UtxoView},
+    views::{TxView, UtxoPage, UtxoView},
 };
 
 type Answer<T> = Result<Json<T>, Problem>;
@@ -254,7 +255,7 @@ pub(crate) async fn tx(
     get, path = "/api/v1/txs/{txid}/explain", tag = "Read",
     params(("txid" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$"), Spends),
     responses(
-        (status = 200, description = "Every guard, and the verdict", body = ExplanationView),
+        (status = 200, description = "Every guard, and the verdict", body = Explanation),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not stored"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "Known to have been pruned"),
         ReadProblems,
@@ -264,11 +265,11 @@ pub(crate) async fn explain(
     State(service): State<Service>,
     Path(txid): Path<String>,
     Query(query): Query<Spends>,
-) -> Answer<ExplanationView> {
+) -> Answer<Explanation> {
     let txid = extract::txid(&txid)?;
     let explanation = service.node.pruner().explain(txid).await?;
     if !explanation.stored {
         return Err(absent(&service, txid, query.spends.as_deref()).await?);
     }
-    Ok(Json(explanation.into()))
+    Ok(Json(explanation))
 }

@@ -4,13 +4,9 @@
 //! because not every reader of JSON keeps 64 bits.
 
 mod block;
-mod explain;
-mod plan;
 mod record;
 
 pub use block::{BlockPage, BlockSummary, BlockView};
-pub use explain::{ExplanationView, GuardView};
-pub use plan::PlanReport;
 pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxView, UtxoPage, UtxoView};
 
 pub use crate::{

@@ -183,7 +183,7 @@ impl From<pruner::Plan> for proto::PlanResponse {
             records: plan.records,
             bytes: plan.bytes,
             bodies: plan.bodies,
-            retained: by_reason(plan.kept),
+            retained: by_reason(plan.retained),
             complete: plan.complete,
         }
     }
@@ -196,13 +196,13 @@ impl From<pruner::Explanation> for proto::ExplainResponse {
             name: guard.name.into(),
             question: guard.question.into(),
             answer: guard.answer,
-            retains: guard.keeps,
+            retains: guard.retains,
         };
         Self {
             txid: bytes(explanation.txid.0),
             stored: explanation.stored,
             state: explanation.state,
-            prunable: explanation.may_go,
+            prunable: explanation.prunable,
             verdict: explanation.verdict,
             reason: explanation.reason.map(Into::into),
             guards: explanation.guards.into_iter().map(guard).collect(),
