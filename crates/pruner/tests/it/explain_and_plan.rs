@@ -11,7 +11,7 @@ use sapwood_types::{Height, Tx};
 
 use crate::harness::{World, pruner_options};
 
-fn keeping(explanation: &Explanation) -> Vec<&'static str> {
+fn keeping(explanation: &Explanation) -> Vec<&str> {
     explanation.guards.iter().filter(|guard| guard.retains).map(|guard| guard.name.as_ref()).collect()
 }
 
@@ -95,7 +95,7 @@ async fn a_reassigned_output_keeps_its_record_and_is_given_as_the_reason() {
     world.store.reassign(vec![reassign], Height(1)).await.unwrap();
     let explain = async || world.pruner.explain(parent.txid).await.unwrap();
     let live = explain().await;
-    assert_eq!((live.reason, keeping(&live)), (Some("reassigned"), vec!["reassigned", "spent"]));
+    assert_eq!((live.reason.as_deref(), keeping(&live)), (Some("reassigned"), vec!["reassigned", "spent"]));
 
     world.extend_to(10).await;
     world.extend(&[&burn("spender", &[(&parent, 0)])]).await;
@@ -103,7 +103,7 @@ async fn a_reassigned_output_keeps_its_record_and_is_given_as_the_reason() {
     world.prune_ok().await;
     assert!(world.has(&parent).await, "its note would have gone with it");
     let spent = explain().await;
-    assert_eq!((spent.reason, keeping(&spent)), (Some("reassigned"), vec!["reassigned"]));
+    assert_eq!((spent.reason.as_deref(), keeping(&spent)), (Some("reassigned"), vec!["reassigned"]));
     assert!(!spent.prunable && spent.earliest.is_none(), "{spent}");
     let needs = spent.needs.as_deref().unwrap_or_default();
     assert!(needs.contains("it is never deleted: its output 0 was reassigned at height 1"), "{spent}");
@@ -222,7 +222,7 @@ async fn the_end_of_the_pruners_own_preservation_is_foreseen() {
     world.extend_to(9).await;
     world.prune_ok().await;
     assert_eq!(world.preserved_until(&parent).await, Some(29));
-    assert_eq!(world.pruner.explain(parent.txid).await.unwrap().reason, Some("preserved"));
+    assert_eq!(world.pruner.explain(parent.txid).await.unwrap().reason.as_deref(), Some("preserved"));
     world.extend(&[&tx]).await;
     let explanation = world.pruner.explain(parent.txid).await.unwrap();
     assert_eq!(
