@@ -4,8 +4,9 @@
 //! - [`BodyKeeper`] keeps bodies of large transactions outside the store; the chain has them put there before it writes records.
 //! - [`Follower`] keeps a chain where its source is: it reconciles at start, catches up, changes branches, and goes back if the
 //!   new one turns out bad. [`Progress`] says how far it is, and [`SourceHealth`] what keeps it from going on.
-//! - [`Events`] tells everybody, and waits for nobody.
+//! - [`Events`] tells everybody, and waits for nobody. [`block_times`] is when blocks were made.
 
+pub mod block_times;
 mod bodies;
 mod chain;
 mod error;

@@ -168,8 +168,10 @@ pub struct Judged {
 
 /// A record that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Unreadable {
-    /// Which.
+    /// The id of its transaction.
     pub txid: TxId,
     /// What is wrong with it.
     pub error: String,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sapwood_chain::ChainState;
+use sapwood_chain::{ChainState, Timing, TimingSummary};
 use sapwood_types::Height;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
@@ -393,6 +393,8 @@ pub(crate) struct Jobs {
     changes: broadcast::Sender<Job>,
     /// Counts up with each change of a state, for those who wait.
     version: watch::Sender<u64>,
+    /// How long those took that ran and are over.
+    timing: Timing,
 }
 
 struct Remembered {
@@ -405,7 +407,8 @@ struct Remembered {
 impl Jobs {
     pub(crate) fn new(history: usize) -> Self {
         let jobs = Mutex::new(Remembered { list: VecDeque::new(), next: 1, history });
-        Jobs { jobs, changes: broadcast::channel(CHANGES_KEPT).0, version: watch::channel(0).0 }
+        let (changes, version) = (broadcast::channel(CHANGES_KEPT).0, watch::channel(0).0);
+        Jobs { jobs, changes, version, timing: Timing::default() }
     }
 
     /// Makes a pending job.
@@ -453,9 +456,17 @@ impl Jobs {
             (before, job.clone())
         };
         if job.state != before {
+            if before == JobState::Running && job.state.is_over() {
+                self.timing.note(job.durations.total());
+            }
             self.tell(job.clone());
         }
         Some(job)
+    }
+
+    /// How long the jobs took that ran and are over.
+    pub(crate) fn timing(&self) -> TimingSummary {
+        self.timing.summary()
     }
 
     fn tell(&self, job: Job) {
@@ -562,8 +573,10 @@ mod tests {
         let mut changes = jobs.watch();
         let (over, _) = tokio::join!(jobs.over(id), async {
             jobs.update(id, |job| job.state = JobState::Running);
+            jobs.update(id, |job| job.durations.drop_undo = Duration::from_secs(2));
             jobs.update(id, |job| job.state = JobState::Failed);
         });
+        assert_eq!((jobs.timing().count, jobs.timing().last_ms), (1, 2000.0));
         assert_eq!(over.map(|job| job.state), Some(JobState::Failed));
         assert_eq!(jobs.over(JobId(99)).await, None);
         assert_eq!(changes.recv().await.unwrap().state, JobState::Running);

@@ -35,6 +35,8 @@ mod retained;
 mod run;
 mod safety;
 mod service;
+#[cfg(feature = "serde")]
+pub mod span;
 pub mod status;
 pub mod text;
 mod totals;
@@ -49,7 +51,6 @@ pub use metrics::PrunerMetrics;
 pub use options::{OptionsError, Pacing, PrunerOptions};
 pub use plan::Plan;
 pub use policy::{POLICY_NOTE, PolicyOrigin, PolicyState, Shortening, settle_policy};
-pub use retained::UnreadableRecord;
 pub use run::RunError;
 pub use service::{ENABLED_NOTE, Pruner, PrunerError};
-pub use status::{PrunerStatus, TOTALS_NOTE, Totals};
+pub use status::{JOBS_SHOWN, PrunerStatus, TOTALS_NOTE, Totals};

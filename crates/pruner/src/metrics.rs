@@ -203,7 +203,7 @@ impl PrunerMetrics {
         self.processed.inc_by(totals.deleted);
         self.bytes_freed.inc_by(totals.bytes_freed);
         self.bodies_deleted.inc_by(totals.bodies_deleted);
-        for (reason, count) in &totals.kept {
+        for (reason, count) in &totals.retained {
             self.kept.get_or_create(&vec![("reason", reason.clone())]).inc_by(*count);
         }
     }

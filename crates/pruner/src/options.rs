@@ -3,21 +3,35 @@
 use std::time::Duration;
 
 use sapwood_rules::{Policy, PolicyError};
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;
+
+#[cfg(feature = "serde")]
+use crate::span;
 
 /// Everything that can be set. How long things are kept is the [`Policy`]'s.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(default))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct PrunerOptions {
     /// How long things are kept.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub policy: Policy,
     /// Whether a pruner that was never enabled or disabled prunes. What an operator said last is kept in the store and wins.
     pub enabled: bool,
     /// How long a job may take. What it has done by then stays done, and the job counts as failed.
+    #[cfg_attr(feature = "serde", serde(with = "span"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub job_timeout: Duration,
     /// Records judged and deleted in one write.
     pub chunk_records: usize,
     /// Chunks in flight at the same time while no block is being applied.
     pub parallel_chunks: usize,
     /// How often a long job tells how far it is. `None` for never.
+    #[cfg_attr(feature = "serde", serde(with = "span::or_never"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub progress_log: Option<Duration>,
     /// Read the children of each record before it is deleted, and keep it if they do not bear out what it remembers.
     pub child_check: bool,
@@ -27,27 +41,39 @@ pub struct PrunerOptions {
     /// whole of a first synchronisation outgrows its disk.
     pub while_catching_up: bool,
     /// How long a report of block assembly counts, in whole seconds. Once the last one is older, block assembly counts as not running.
+    #[cfg_attr(feature = "serde", serde(with = "span"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub block_assembly_ttl: Duration,
     /// The coinbase maturity that the chain's rules want. `None` where any will do.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub required_maturity: Option<u32>,
     /// How often to look through everything that is due, whatever happened. `None` for never.
+    #[cfg_attr(feature = "serde", serde(with = "span::or_never"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub look_every: Option<Duration>,
     /// Records a job looks at before it makes room for a newer request.
     pub records_per_job: u64,
     /// How long a job works before it makes room for a newer request.
+    #[cfg_attr(feature = "serde", serde(with = "span"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub time_per_job: Duration,
     /// Jobs that are remembered after they ended, in memory.
     pub job_history: usize,
     /// How much of the time is spent on pruning while blocks are being applied.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub pacing: Pacing,
 }
 
 /// How the pruner makes way for blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(default))]
+#[cfg_attr(feature = "schema", derive(ToSchema))]
 pub struct Pacing {
     /// The share of the time in which it works while blocks are being applied, above 0 and at most 1.
     pub busy_share: f64,
     /// After this long without a block it works all the time, on as many chunks as allowed.
+    #[cfg_attr(feature = "serde", serde(with = "span"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub quiet_after: Duration,
     /// With more due records than this it works all the time whatever the blocks do: a full disk is worse than a slow block.
     pub full_speed_above: u64,
@@ -158,6 +184,25 @@ mod tests {
         assert!(options.child_check && options.delete_due && options.enabled);
         let Policy { retention, unmined_retention, parent_preservation, .. } = options.policy;
         assert_eq!((retention, unmined_retention, parent_preservation), (288, 144, 1440));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn options_read_back_from_json_and_what_is_missing_is_the_default() {
+        let options = PrunerOptions {
+            look_every: None,
+            // As a pruner has it that is opened offline.
+            job_timeout: Duration::MAX,
+            pacing: Pacing { busy_share: 1.0, ..Pacing::default() },
+            ..PrunerOptions::default()
+        };
+        let written = serde_json::to_value(&options).unwrap();
+        assert_eq!((&written["look_every"], &written["time_per_job"]), (&"never".into(), &"30s".into()));
+        assert_eq!((&written["busy_share"], &written["quiet_after"]), (&1.0.into(), &"100ms".into()));
+        assert_eq!(serde_json::from_value::<PrunerOptions>(written).unwrap(), options);
+        assert_eq!(serde_json::from_str::<PrunerOptions>("{}").unwrap(), PrunerOptions::default());
+        let refused = serde_json::from_str::<PrunerOptions>(r#"{"look_every": "0"}"#);
+        assert!(refused.unwrap_err().to_string().contains("nor \"never\""));
     }
 
     #[test]

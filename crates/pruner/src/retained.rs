@@ -5,22 +5,12 @@ use std::collections::BTreeMap;
 use sapwood_ledger::{Ledger, StoreError, Unreadable};
 use sapwood_rules::KeepReason;
 use sapwood_types::{TxId, TxRecord};
-use serde::Serialize;
 
 /// How many records that cannot be read are named. All are counted.
 const NAMED: usize = 100;
 
 /// Reasons that the store does not count.
 const FOUND_BY_LOOKING: [&str; 3] = ["unreadable", "external_body", "child_disagrees"];
-
-/// A record that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UnreadableRecord {
-    /// Which.
-    pub txid: TxId,
-    /// What is wrong with it.
-    pub error: String,
-}
 
 /// Records that a look through the due index retained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,8 +74,8 @@ impl Found {
     }
 
     /// Records that cannot be read, the first hundred by id.
-    pub(crate) fn named(&self) -> Vec<UnreadableRecord> {
-        let record = |(txid, error)| UnreadableRecord { txid, error };
+    pub(crate) fn named(&self) -> Vec<Unreadable> {
+        let record = |(txid, error)| Unreadable { txid, error };
         self.unreadable().into_iter().map(record).take(NAMED).collect()
     }
 

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use sapwood_pruner::{
     HoldStatus, Job,
-    text::{bytes, counted, figure, reasons},
+    text::{bytes, counted, figure},
 };
 use sapwood_rules::Policy;
 use sapwood_server::{
     http::{utxo_set::UtxoSetView, verify::VerifyView},
-    views::{BlockReport, OutputState, OutputView, PruneReport, StatusReport, TxView, UtxoPage, UtxoView},
+    views::{BlockReport, OutputState, OutputView, StatusReport, TxView, UtxoPage, UtxoView},
 };
 
 /// Lines of a name and a value.
@@ -208,48 +208,6 @@ pub(crate) fn jobs(jobs: &[Job]) -> String {
     jobs.iter().map(Job::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// How the pruner is doing.
-pub(crate) fn prune(prune: &PruneReport) -> String {
-    let mut facts = Facts::default();
-    facts.add("state", if prune.enabled { prune.state.as_str() } else { "disabled" });
-    let because = prune.decided_by.as_ref().map_or(String::new(), |hold| format!(", because of {hold}"));
-    facts.add("safe height", format!("{}{because}", at(prune.safe_height)));
-    let left = match prune.catch_up_seconds {
-        Some(seconds) if prune.backlog_records > 0 => format!(", done in about {seconds:.0} s"),
-        _ => String::new(),
-    };
-    facts.add("backlog", format!("{}{left}", counted(prune.backlog_records, "record")));
-    if let Some(lag) = prune.lag_blocks {
-        facts.add("lag", counted(lag, "block"));
-    }
-    if !prune.blocked.is_empty() {
-        facts.add("blocked", reasons(&prune.blocked));
-    }
-    for record in &prune.unreadable {
-        facts.add("unreadable", format!("{}: {}", record.txid, record.error));
-    }
-    if let Some(blocks) = prune.oldest_prunable_blocks {
-        let seconds = prune.oldest_prunable_seconds.map_or(String::new(), |seconds| format!(", {seconds} s"));
-        facts.add("oldest", format!("prunable for {}{seconds}", counted(blocks, "block")));
-    }
-    let totals = &prune.totals;
-    let (deleted, jobs) = (counted(totals.deleted, "record"), counted(totals.jobs, "job"));
-    facts.add("so far", format!("{deleted} deleted ({}) in {jobs}", bytes(totals.bytes_freed)));
-    if !totals.retained.is_empty() {
-        facts.add(
-            "retained",
-            format!("so far, each time a record was looked at: {}", reasons(&totals.retained)),
-        );
-    }
-    if let Some(last) = prune.newest_jobs.iter().find(|job| job.ended_at.is_some()) {
-        facts.add("last", last);
-    }
-    for hold in &prune.holds {
-        facts.add("hold", hold);
-    }
-    facts.0
-}
-
 /// Holds.
 pub(crate) fn holds(holds: &[HoldStatus]) -> String {
     if holds.is_empty() {
@@ -287,27 +245,11 @@ pub(crate) fn verified(found: &VerifyView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_server::status::UnreadableReport;
-
     use super::*;
 
     #[test]
     fn n5_amounts_have_a_unit() {
         assert_eq!(amount(Some("5000000000")), "5,000,000,000 sat");
         assert_eq!((amount(None), amount(Some("1.5"))), ("–".into(), "1.5".into()));
-    }
-
-    #[test]
-    fn m10_prune_status_tells_what_blocks_deletion_and_what_cannot_be_read() {
-        let mut report = PruneReport { enabled: true, state: "idle".into(), ..PruneReport::default() };
-        assert!(!super::prune(&report).contains("blocked"));
-        report.blocked = [("held".to_owned(), 1200), ("unreadable".to_owned(), 1)].into();
-        report.unreadable = vec![UnreadableReport { txid: "ab".into(), error: "it is cut".into() }];
-        report.totals.retained = [("held".to_owned(), 5000)].into();
-        let text = super::prune(&report);
-        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        assert!(line("blocked").contains("1,200") && line("blocked").contains("held"), "{text}");
-        assert!(line("unreadable").ends_with("ab: it is cut"), "{text}");
-        assert!(line("retained").contains("so far") && line("retained").contains("5,000"), "{text}");
     }
 }

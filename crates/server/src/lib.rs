@@ -17,7 +17,6 @@
 pub mod access;
 pub mod address;
 mod audit;
-mod block_times;
 pub mod cursor;
 pub mod grpc;
 pub mod http;

@@ -1,12 +1,12 @@
 //! Lists of unspent outputs and of blocks: what REST answers with, and what the command line prints.
 
 use bytes::Bytes;
-use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Ledger, Order, StoreError, Unreadable};
+use sapwood_chain::block_times;
+use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Order, StoreError, Unreadable};
 use sapwood_types::{AddressHash, Height};
 
 use crate::{
     address::ChainKind,
-    block_times,
     cursor::{CursorError, Listing},
     views::{BlockPage, BlockSummary, UtxoPage, UtxoView},
 };

@@ -62,7 +62,8 @@ impl Local {
         let options = PrunerOptions {
             required_maturity: node.bitcoin().and_then(required_maturity),
             // What the configuration said last: nothing is decided again by looking.
-            ..config.pruner.options(policy.configuration())
+            policy: policy.configuration(),
+            ..config.pruner
         };
         let progress = last_known(&store).await?;
         let store = store;

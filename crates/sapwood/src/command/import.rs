@@ -162,7 +162,7 @@ impl ImportBitcoin {
         say_what_is_odd(&report);
         let has_more = has_more(&chain, &source, self.after).await?;
         let prune =
-            PrunerOptions { required_maturity: required_maturity(network), ..config.pruner.options(policy) };
+            PrunerOptions { policy, required_maturity: required_maturity(network), ..config.pruner.clone() };
         let pruning = match self.keep_all {
             true => None,
             false => {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use sapwood_pruner::{Job, JobState, Plan};
-use sapwood_server::views::PruneReport;
+use sapwood_pruner::{Job, JobState, Plan, PrunerStatus};
 use serde_json::{Value, json};
 
 use crate::{
@@ -73,7 +72,7 @@ impl Prune {
                 }
                 Prune::Status(target) => {
                     let client = target.open(Access::Look).await?;
-                    client.show(&client.get::<PruneReport>("/api/v1/prune").await?, show::prune)
+                    client.show(&client.get::<PrunerStatus>("/api/v1/prune").await?, PrunerStatus::to_string)
                 }
                 Prune::Jobs(target) => {
                     let client = target.open(Access::Look).await?;

@@ -120,16 +120,17 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
             bodies: Some(bodies),
             pruner: PrunerOptions {
                 required_maturity: required_maturity(network),
-                ..config.pruner.options(config.policy()?)
+                policy: config.policy()?,
+                ..config.pruner.clone()
             },
             servers: config.servers.options()?,
             serve: (config.servers.grpc, config.servers.http),
             give_way: config.servers.give_way,
             host_names: config.servers.host_names.clone(),
-            refresh: config.servers.refresh.0,
+            refresh: config.servers.refresh,
             heavy_statistics: config.servers.heavy_statistics,
             ready_lag: config.servers.ready_lag,
-            no_block_after: Some(config.source.no_block_alert.0).filter(|after| !after.is_zero()),
+            no_block_after: Some(config.source.no_block_alert).filter(|after| !after.is_zero()),
             disk_limit: Some(config.servers.disk_limit_gib << 30).filter(|limit| *limit > 0),
         })
         .await?;
@@ -199,7 +200,7 @@ fn node_options(config: &Config, network: Network) -> RpcOptions {
         raw_above: Some(config.bodies.above()),
         attempts: 3,
         warmup: Duration::ZERO,
-        timeout: source.node_timeout.0,
+        timeout: source.node_timeout,
         ..RpcOptions::new(network, source.node_url.clone(), auth)
     }
 }

@@ -76,10 +76,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("pruner.chunk_records", "Records judged and deleted in one write."),
     ("pruner.parallel_chunks", "Chunks in flight at the same time while no block is being applied."),
     ("pruner.job_timeout", "How long a job may take."),
-    ("pruner.progress_log", "How often a long job tells how far it is. 0s for never."),
+    ("pruner.progress_log", "How often a long job logs its progress, or \"never\"."),
     (
         "pruner.look_every",
-        "How often to look through everything that is due, whatever happened. 0s for never.",
+        "How often to look through everything that is due, whatever happened, or \"never\".",
     ),
     ("pruner.records_per_job", "Records a job looks at before it makes room for a newer request."),
     ("pruner.time_per_job", "How long a job works before it makes room for a newer request."),
@@ -88,6 +88,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "pruner.busy_share",
         "The share of the time spent on pruning while blocks follow one another: above 0, at most 1. In pauses it is all.",
     ),
+    ("pruner.quiet_after", "After this long without a block it is a pause."),
     (
         "pruner.full_speed_above",
         "With more due records than this it is all of the time, whatever the blocks do. A million take about 250 MB.",

@@ -10,6 +10,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use sapwood_pruner::PrunerOptions;
 use sapwood_rules::Policy;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ pub(crate) struct Config {
     pub(crate) apply: Apply,
     #[serde(serialize_with = "sections::serialize_policy")]
     pub(crate) policy: Policy,
-    pub(crate) pruner: PrunerSection,
+    pub(crate) pruner: PrunerOptions,
     pub(crate) bodies: BodiesSection,
     pub(crate) store: StoreSection,
     pub(crate) servers: Servers,

@@ -24,7 +24,7 @@ const OLD_NAMES: &[OldName] = &[
     row("pruner_jobTimeout", "10m", "pruner.job_timeout", ""),
     row("pruner_utxoChunkSize", "1000", "pruner.chunk_records", ""),
     row("pruner_utxoChunkGroupLimit", "10", "pruner.parallel_chunks", "one while blocks are being applied"),
-    row("pruner_utxoProgressLogInterval", "30s", "pruner.progress_log", "0s for never"),
+    row("pruner_utxoProgressLogInterval", "30s", "pruner.progress_log", "`never` turns it off"),
     row("pruner_utxoDefensiveEnabled", "false", "pruner.child_check", "on by default"),
     row(
         "pruner_utxoDefensiveBatchReadSize",
@@ -66,6 +66,7 @@ fn table() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use sapwood_engine_rocksdb::Options;
+    use sapwood_pruner::PrunerOptions;
 
     use super::*;
     use crate::config::{document::MEANINGS, read};
@@ -91,7 +92,7 @@ mod tests {
 
     /// Everything the configuration makes of itself for the parts of a node.
     fn in_effect(config: &Config) -> String {
-        let pruner = config.pruner.options(config.policy().unwrap());
+        let pruner = PrunerOptions { policy: config.policy().unwrap(), ..config.pruner.clone() };
         let store = Options::from(&config.store);
         format!("{pruner:?} {store:?} {}", config.servers.options().unwrap().grpc.address)
     }

@@ -10,8 +10,8 @@ use anyhow::Context;
 
 use sapwood_chain::{ApplyMode, ChainOptions};
 use sapwood_engine_rocksdb::{Durability, Options};
-use sapwood_ledger::{AddressIndexing, Ledger, RollbackMode};
-use sapwood_pruner::{Bodies, BodyLocation, Pacing, PrunerOptions, S3Config, S3Credentials};
+use sapwood_ledger::{AddressIndexing, RollbackMode};
+use sapwood_pruner::{Bodies, BodyLocation, S3Config, S3Credentials, span};
 use sapwood_rules::{Policy, PolicyChange};
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
 use serde::{Deserialize, Serialize, Serializer};
@@ -70,8 +70,10 @@ pub(crate) struct Source {
     pub(crate) node_directory: PathBuf,
     pub(crate) user: String,
     pub(crate) password: String,
-    pub(crate) node_timeout: Span,
-    pub(crate) no_block_alert: Span,
+    #[serde(with = "span")]
+    pub(crate) node_timeout: Duration,
+    #[serde(with = "span")]
+    pub(crate) no_block_alert: Duration,
 }
 
 impl Default for Source {
@@ -83,8 +85,8 @@ impl Default for Source {
             node_directory: PathBuf::new(),
             user: String::new(),
             password: String::new(),
-            node_timeout: Span(Duration::from_secs(30)),
-            no_block_alert: Span(Duration::from_secs(2 * 60 * 60)),
+            node_timeout: Duration::from_secs(30),
+            no_block_alert: Duration::from_secs(2 * 60 * 60),
         }
     }
 }
@@ -232,97 +234,6 @@ impl Default for Log {
     }
 }
 
-/// A duration as people write it: `30s`, `10m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text)
-            .map(Span)
-            .map_err(|_| serde::de::Error::custom(format!("{text:?} is not a duration like 30s or 10m")))
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct PrunerSection {
-    pub(crate) enabled: bool,
-    pub(crate) child_check: bool,
-    pub(crate) while_catching_up: bool,
-    pub(crate) delete_due: bool,
-    pub(crate) block_assembly_ttl: Span,
-    pub(crate) chunk_records: usize,
-    pub(crate) parallel_chunks: usize,
-    pub(crate) job_timeout: Span,
-    pub(crate) progress_log: Span,
-    pub(crate) look_every: Span,
-    pub(crate) records_per_job: u64,
-    pub(crate) time_per_job: Span,
-    pub(crate) job_history: usize,
-    pub(crate) busy_share: f64,
-    pub(crate) full_speed_above: u64,
-}
-
-impl Default for PrunerSection {
-    fn default() -> Self {
-        let options = PrunerOptions::default();
-        Self {
-            enabled: options.enabled,
-            child_check: options.child_check,
-            while_catching_up: options.while_catching_up,
-            delete_due: options.delete_due,
-            block_assembly_ttl: Span(options.block_assembly_ttl),
-            chunk_records: options.chunk_records,
-            parallel_chunks: options.parallel_chunks,
-            job_timeout: Span(options.job_timeout),
-            progress_log: Span(options.progress_log.unwrap_or_default()),
-            look_every: Span(options.look_every.unwrap_or_default()),
-            records_per_job: options.records_per_job,
-            time_per_job: Span(options.time_per_job),
-            job_history: options.job_history,
-            busy_share: options.pacing.busy_share,
-            full_speed_above: options.pacing.full_speed_above,
-        }
-    }
-}
-
-impl PrunerSection {
-    /// The options with a policy. A duration of nothing means never.
-    pub(crate) fn options(&self, policy: Policy) -> PrunerOptions {
-        let unless_zero = |span: Span| Some(span.0).filter(|span| !span.is_zero());
-        PrunerOptions {
-            policy,
-            enabled: self.enabled,
-            job_timeout: self.job_timeout.0,
-            chunk_records: self.chunk_records,
-            parallel_chunks: self.parallel_chunks,
-            progress_log: unless_zero(self.progress_log),
-            child_check: self.child_check,
-            while_catching_up: self.while_catching_up,
-            delete_due: self.delete_due,
-            block_assembly_ttl: self.block_assembly_ttl.0,
-            look_every: unless_zero(self.look_every),
-            records_per_job: self.records_per_job,
-            time_per_job: self.time_per_job.0,
-            job_history: self.job_history,
-            pacing: Pacing {
-                busy_share: self.busy_share,
-                full_speed_above: self.full_speed_above,
-                ..Pacing::default()
-            },
-            ..PrunerOptions::default()
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BodiesKind {
@@ -418,7 +329,8 @@ pub(crate) struct Servers {
     pub(crate) requests_per_second: u32,
     pub(crate) give_way: bool,
     pub(crate) host_names: Vec<String>,
-    pub(crate) refresh: Span,
+    #[serde(with = "span")]
+    pub(crate) refresh: Duration,
     pub(crate) heavy_statistics: bool,
     pub(crate) ready_lag: u64,
     pub(crate) disk_limit_gib: u64,
@@ -442,7 +354,7 @@ impl Default for Servers {
             requests_per_second: options.http.requests_per_second,
             give_way: true,
             host_names: Vec::new(),
-            refresh: Span(Duration::from_secs(1)),
+            refresh: Duration::from_secs(1),
             heavy_statistics: true,
             ready_lag: 6,
             disk_limit_gib: 0,

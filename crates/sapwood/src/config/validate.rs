@@ -40,7 +40,7 @@ impl Config {
 
     /// Refuses what is wrong with how blocks are applied and pruned and where things are kept: what every command goes by that applies blocks.
     pub(crate) fn validate_work(&self) -> anyhow::Result<()> {
-        self.pruner.options(Policy::default()).validate()?;
+        self.pruner.validate()?;
         self.store.validate(memory_mib())?;
         self.bodies.validate()?;
         ensure!(self.apply.queue > 0, "apply.queue is 0: no block could ever be queued. The default is 1024");
@@ -75,9 +75,9 @@ fn policy_error(error: &PolicyError) -> anyhow::Error {
 impl Source {
     fn validate(&self) -> anyhow::Result<()> {
         ensure!(
-            self.node_timeout.0 >= LEAST_TIMEOUT,
+            self.node_timeout >= LEAST_TIMEOUT,
             "source.node_timeout is {}: set it to 1s or more",
-            humantime::format_duration(self.node_timeout.0)
+            humantime::format_duration(self.node_timeout)
         );
         match self.kind {
             SourceKind::Feed => {}
@@ -124,9 +124,9 @@ impl Servers {
             );
         }
         ensure!(
-            self.refresh.0 >= LEAST_REFRESH,
+            self.refresh >= LEAST_REFRESH,
             "servers.refresh is {}: set it to 100ms or more",
-            humantime::format_duration(self.refresh.0)
+            humantime::format_duration(self.refresh)
         );
         ensure!(
             self.disk_limit_gib < 1 << 30,
@@ -257,7 +257,6 @@ fn memory_mib() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Span;
 
     fn good() -> Config {
         let mut config = Config::default();
@@ -273,7 +272,7 @@ mod tests {
             (|c| c.policy.retention = 5, "policy.retention"),
             (|c| c.policy.coinbase_maturity = 0, "policy.coinbase_maturity"),
             (|c| c.policy.coinbase_maturity = u32::MAX, "policy.coinbase_maturity"),
-            (|c| c.pruner.busy_share = f64::NAN, "pruner.busy_share"),
+            (|c| c.pruner.pacing.busy_share = f64::NAN, "pruner.busy_share"),
             (|c| c.pruner.chunk_records = 0, "pruner.chunk_records"),
             (|c| c.servers.http_address = "0.0.0.0:8097".parse().unwrap(), "servers.http_address"),
             (|c| c.servers.grpc_address = "0.0.0.0:8096".parse().unwrap(), "servers.grpc_address"),
@@ -281,8 +280,8 @@ mod tests {
             (|c| c.servers.key = "key.pem".into(), "servers.key"),
             (|c| c.servers.max_connections = 0, "servers.max_connections"),
             (|c| c.servers.requests_per_second = 0, "servers.requests_per_second"),
-            (|c| c.servers.refresh = Span(Duration::ZERO), "servers.refresh"),
-            (|c| c.source.node_timeout = Span(Duration::ZERO), "source.node_timeout"),
+            (|c| c.servers.refresh = Duration::ZERO, "servers.refresh"),
+            (|c| c.source.node_timeout = Duration::ZERO, "source.node_timeout"),
             (|c| c.servers.disk_limit_gib = u64::MAX, "servers.disk_limit_gib"),
             (|c| c.log.level = "loud".into(), "log.level"),
             (|c| c.log.level = String::new(), "log.level"),

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use axum::{Json, extract::State};
-use sapwood_ledger::Ledger;
+use sapwood_chain::block_times;
+use sapwood_ledger::Store;
 use sapwood_types::{BlockHash, Height, Undo};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -16,7 +17,7 @@ use super::{
     reads::OrderParam,
 };
 use crate::{
-    block_times, listing,
+    listing,
     views::{BlockPage, BlockView},
 };
 

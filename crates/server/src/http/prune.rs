@@ -1,7 +1,7 @@
 //! The pruner: what it does, what it would do, and telling it what to do.
 
 use axum::{Json, extract::State, http::StatusCode};
-use sapwood_pruner::{HoldStatus, Job, JobId, Plan};
+use sapwood_pruner::{HoldStatus, Job, JobId, Plan, PrunerStatus};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,12 @@ use super::{
     extract::{self, Admin, Body, MaybeBody, Path, Query},
     problem::{AdminProblems, ReadProblems},
 };
-use crate::views::PruneReport;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
 /// How the pruner is doing
-#[utoipa::path(get, path = "/api/v1/prune", tag = "Prune", responses((status = 200, description = "How it is doing", body = PruneReport), ReadProblems))]
-pub(crate) async fn status(State(service): State<Service>) -> Json<PruneReport> {
+#[utoipa::path(get, path = "/api/v1/prune", tag = "Prune", responses((status = 200, description = "How it is doing", body = PrunerStatus), ReadProblems))]
+pub(crate) async fn status(State(service): State<Service>) -> Json<PrunerStatus> {
     Json(service.node.status().await.prune.clone())
 }
 

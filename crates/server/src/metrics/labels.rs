@@ -1,11 +1,11 @@
 //! What the labels of metrics can say, for the documentation.
 
 use sapwood_chain::SourceState;
-use sapwood_pruner::{JobState, StopReason, metrics::OPERATIONS};
+use sapwood_pruner::{JobState, PrunerOptions, StopReason, metrics::OPERATIONS};
 use sapwood_rules::{KeepReason, PolicyField};
 
 use super::table::STATES;
-use crate::status::{PruneReport, alerts::NAMES, report::FeaturesReport};
+use crate::status::{alerts::NAMES, report::FeaturesReport};
 
 /// The names of the fields of something, as they are in JSON.
 fn fields(of: impl serde::Serialize) -> Vec<String> {
@@ -47,7 +47,7 @@ fn rows() -> Vec<Row> {
             "`sapwood_policy_blocks`, `sapwood_policy_configured_blocks`, `sapwood_policy_changed_seconds`",
             texts(PolicyField::ALL.map(PolicyField::name)),
         ),
-        ("setting", "`sapwood_prune_setting`", fields(PruneReport::default().settings)),
+        ("setting", "`sapwood_prune_setting`", fields(PrunerOptions::default())),
         ("feature", "`sapwood_feature`", fields(FeaturesReport::default())),
         ("percentile", "`sapwood_apply_recent_seconds` and the like", texts(["50", "99"])),
     ]

@@ -1,13 +1,11 @@
 //! Every metric that comes from the report: where its value stands.
 
+use sapwood_chain::TimingSummary;
 use sapwood_pruner::{HoldStatus, PolicyOrigin};
 use sapwood_rules::{Policy, PolicyField};
 
 use super::Kind::{self, Counter, Gauge};
-use crate::status::{
-    SourceReport, StatusReport,
-    report::{EngineWritesReport, TimingReport},
-};
+use crate::status::{SourceReport, StatusReport, report::EngineWritesReport};
 
 /// The values of labels, in the order of the labels, and the value.
 pub type Value = (Vec<String>, f64);
@@ -53,7 +51,7 @@ fn height(value: Option<u32>) -> Vec<Value> {
 }
 
 /// The recent percentiles of one kind of work, in seconds.
-fn recent(timing: &TimingReport) -> Vec<Value> {
+fn recent(timing: &TimingSummary) -> Vec<Value> {
     let value = |percentile: &str, ms: f64| (vec![percentile.to_owned()], ms / 1000.0);
     vec![value("50", timing.p50_ms), value("99", timing.p99_ms)]
 }
@@ -62,7 +60,7 @@ fn labelled<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<Value> {
     values.map(|(label, value)| (vec![label.to_owned()], value)).collect()
 }
 
-/// Every number below a value, with the names that lead to it. What is true is 1, what is false 0.
+/// Every number below a value, with the names that lead to it. What is true is 1, what is false 0, and a duration a number of seconds.
 fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
     match value {
         serde_json::Value::Object(fields) => {
@@ -72,7 +70,10 @@ fn numbers(path: &str, value: &serde_json::Value, found: &mut Vec<Value>) {
             }
         }
         value => {
-            let number = value.as_f64().or(value.as_bool().map(|on| f64::from(u8::from(on))));
+            let on = value.as_bool().map(|on| f64::from(u8::from(on)));
+            let seconds =
+                value.as_str().and_then(|text| Some(humantime::parse_duration(text).ok()?.as_secs_f64()));
+            let number = value.as_f64().or(on).or(seconds);
             found.extend(number.map(|number| (vec![path.to_owned()], number)));
         }
     }
@@ -377,9 +378,9 @@ pub const OURS: &[Metric] = &[
         "sapwood_prune_setting",
         Gauge,
         &["setting"],
-        "How the pruner was set up, as in `prune.settings` of the status",
+        "How the pruner was set up, as in `prune.settings` of the status; durations in seconds. Missing if it is never",
         |r| {
-            let settings = serde_json::to_value(r.prune.settings).unwrap_or_default();
+            let settings = serde_json::to_value(&r.prune.settings).unwrap_or_default();
             let mut found = Vec::new();
             numbers("", &settings, &mut found);
             found
@@ -423,7 +424,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Blocks since the oldest record became due that the holds let go and that is still there. Missing if none waits",
-        |r| maybe(r.prune.oldest_prunable_blocks.map(|blocks| blocks as f64)),
+        |r| maybe(r.prune.oldest_prunable_blocks.map(f64::from)),
     ),
     metric(
         "sapwood_prune_oldest_prunable_seconds",

@@ -153,7 +153,7 @@ pub(crate) fn alerts(
         }
     }
     let prune = &report.prune;
-    if let Some(error) = &prune.last_error {
+    if let Some(error) = prune.last_job.as_ref().and_then(|job| job.error.as_ref()) {
         alert(Critical, "job_failed", format!("the last pruning job failed: {error}"));
     }
     if let Some(count) = prune.blocked.get("child_disagrees").filter(|count| **count > 0) {
@@ -181,7 +181,7 @@ pub(crate) fn alerts(
         if status.expired {
             let text = format!("hold {name} of {owner} has expired and holds nothing: renew or release it");
             alert(Warning, "hold_expired", text);
-        } else if let Some(seconds) = expired_report(status, prune.settings.block_assembly_ttl_seconds) {
+        } else if let Some(seconds) = expired_report(status, prune.settings.block_assembly_ttl.as_secs()) {
             let text = format!(
                 "block assembly is registered and has not reported for {seconds} s, so nothing is pruned: start it again, or, if there is \
                  none any more, release its hold (`sapwood hold release {name}`)"
@@ -203,12 +203,9 @@ pub(crate) fn alerts(
             alert(Warning, "consumer_silent", text);
         }
     }
-    if let Some(lag) = prune.lag_blocks.filter(|lag| *lag > u64::from(prune.policy.policy().retention.max(1)))
-    {
-        let text = format!(
-            "what is due has waited for up to {lag} blocks, more than the retention: {}",
-            prune.state
-        );
+    if prune.lag_blocks > prune.policy.policy().retention.max(1) {
+        let (lag, state) = (prune.lag_blocks, &prune.state);
+        let text = format!("what is due has waited for up to {lag} blocks, more than the retention: {state}");
         alert(Warning, "prune_behind", text);
     }
     found.sort_by_key(|alert| alert.level);
@@ -232,11 +229,13 @@ fn silent_behind(hold: &HoldStatus, applied: Option<u32>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_types::Height;
+    use sapwood_ledger::Unreadable;
+    use sapwood_pruner::{Job, JobCounts, JobDurations, JobId, JobState, Trigger};
+    use sapwood_types::{Height, TxId};
 
     use super::*;
     use crate::status::{
-        SourceReport, UnreadableReport,
+        SourceReport,
         report::{BlockReport, DiskRoomReport, EngineReport},
         source::{BelowFloorReport, FailingReport, GapReport, RefusedReport},
     };
@@ -270,6 +269,27 @@ mod tests {
             silent_seconds: None,
             retained_records: 0,
             unchanged_seconds: None,
+        }
+    }
+
+    fn failed() -> Job {
+        Job {
+            id: JobId(1),
+            trigger: Trigger::Timer,
+            state: JobState::Failed,
+            asked: None,
+            height: None,
+            safe_height: None,
+            decided_by: None,
+            whole: true,
+            counts: JobCounts::default(),
+            durations: JobDurations::default(),
+            created_at: 0,
+            started_at: Some(1),
+            ended_at: Some(2),
+            stopped_early: None,
+            error: Some("no".into()),
+            superseded_by: None,
         }
     }
 
@@ -309,10 +329,10 @@ mod tests {
             names(|report| (report.disk.total_bytes, report.disk.limit_bytes) = (11, Some(10))),
             names(|report| report.disk.room = room(9, 10)),
             names(|report| report.disk.room = room(19, 10)),
-            names(|report| report.prune.last_error = Some("no".into())),
+            names(|report| report.prune.last_job = Some(failed())),
             names(|report| report.prune.blocked = [("child_disagrees".to_owned(), 1)].into()),
             names(|report| {
-                report.prune.unreadable = vec![UnreadableReport { txid: "ab".into(), error: "cut".into() }];
+                report.prune.unreadable = vec![Unreadable { txid: TxId([7; 32]), error: "cut".into() }];
             }),
             names(|report| {
                 report.chain.applied = Some(BlockReport { height: 10, hash: String::new() });
@@ -321,13 +341,12 @@ mod tests {
             }),
             names(|report| {
                 let silent = HoldStatus { silent_seconds: Some(61), ..hold("block-assembly", None, false) };
-                report.prune.settings.block_assembly_ttl_seconds = 60;
                 report.prune.holds = vec![silent];
             }),
             names(|report| report.prune.enabled = false),
             names(|report| report.prune.holds = vec![hold("x", Some(1), true)]),
             names(|report| report.prune.holds = vec![hold("x", None, false)]),
-            names(|report| report.prune.lag_blocks = Some(289)),
+            names(|report| report.prune.lag_blocks = 289),
             alerts(&healthy(), 10, None, Some("full"), &["x".into()])
                 .into_iter()
                 .map(|alert| alert.name)

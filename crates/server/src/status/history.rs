@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use sapwood_chain::TimingSummary;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::report::{StatusReport, TimingReport};
+use super::report::StatusReport;
 
 /// How many fine points are kept: ten minutes, if one is made each second.
 pub const FINE_POINTS: usize = 600;
@@ -71,11 +72,11 @@ pub struct History {
     fine: VecDeque<Point>,
     coarse: VecDeque<Point>,
     /// How often and how long things were done when the last point was made.
-    before: Option<[TimingReport; 3]>,
+    before: Option<[TimingSummary; 3]>,
 }
 
 /// How long one took on average between two reports.
-fn mean_ms(before: Option<TimingReport>, now: TimingReport) -> Option<f64> {
+fn mean_ms(before: Option<TimingSummary>, now: TimingSummary) -> Option<f64> {
     let before = before.unwrap_or_default();
     let count = now.count.checked_sub(before.count).filter(|count| *count > 0)?;
     Some((now.total_seconds - before.total_seconds).max(0.0) * 1000.0 / count as f64)
@@ -168,7 +169,7 @@ mod tests {
         let mut report = StatusReport { at_ms, ..StatusReport::default() };
         report.chain.lag_blocks = Some(lag);
         report.chain.apply =
-            TimingReport { count: applied, total_seconds: seconds, ..TimingReport::default() };
+            TimingSummary { count: applied, total_seconds: seconds, ..TimingSummary::default() };
         report.counts.unspent = at_ms;
         report
     }

@@ -9,14 +9,12 @@
 pub mod alerts;
 mod disk;
 pub mod history;
-pub mod prune;
 pub mod report;
 mod sample;
 pub mod source;
 
 pub use alerts::{Alert, AlertLevel, Readiness};
 pub use history::{History, HistoryReport, Range};
-pub use prune::{PruneReport, UnreadableReport};
 pub use report::StatusReport;
 pub use sample::Sampler;
 pub use source::SourceReport;

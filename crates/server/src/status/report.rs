@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use sapwood_chain::TimingSummary;
 use sapwood_ledger::{DiskRoom, EngineWrites};
+use sapwood_pruner::PrunerStatus;
 use sapwood_types::BlockMark;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     alerts::{Alert, Readiness},
-    prune::PruneReport,
     source::SourceReport,
 };
 
@@ -30,7 +30,7 @@ pub struct StatusReport {
     /// What it takes on disk.
     pub disk: DiskReport,
     /// What the pruner does, and what keeps it from doing more.
-    pub prune: PruneReport,
+    pub prune: PrunerStatus,
     /// What the storage engine tells, by part. Measured every five seconds.
     pub engine: Vec<EngineReport>,
     /// What the storage engine wrote since the start. Measured every five seconds. `None` if the engine does not count it.
@@ -115,28 +115,6 @@ impl BlockReport {
     }
 }
 
-/// How long one kind of work takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TimingReport {
-    /// How often it was done since the start.
-    pub count: u64,
-    /// How long all of it took, in seconds.
-    pub total_seconds: f64,
-    /// How long the last one took, in milliseconds.
-    pub last_ms: f64,
-    /// What half of the last 512 were below, in milliseconds.
-    pub p50_ms: f64,
-    /// What all but one in a hundred of the last 512 were below, in milliseconds.
-    pub p99_ms: f64,
-}
-
-impl From<TimingSummary> for TimingReport {
-    fn from(summary: TimingSummary) -> Self {
-        let TimingSummary { count, total_seconds, last_ms, p50_ms, p99_ms } = summary;
-        Self { count, total_seconds, last_ms, p50_ms, p99_ms }
-    }
-}
-
 /// How far the chain is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChainReport {
@@ -160,9 +138,9 @@ pub struct ChainReport {
     /// Blocks that were handed over and wait to be applied.
     pub queued: u64,
     /// Applying blocks.
-    pub apply: TimingReport,
+    pub apply: TimingSummary,
     /// Taking blocks back.
-    pub rollback: TimingReport,
+    pub rollback: TimingSummary,
     /// Transactions applied since the start.
     pub transactions: u64,
     /// Blocks applied a second, over the last ten seconds.

@@ -11,21 +11,20 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sapwood_chain::{Progress, Timing};
+use sapwood_chain::{Progress, block_times};
 use sapwood_ledger::{EngineError, EngineWrites, StoreError, TableStats};
-use sapwood_pruner::{Job, JobId};
-use sapwood_types::{BlockMark, Height};
+use sapwood_pruner::PrunerStatus;
+use sapwood_types::BlockMark;
 
 use super::{
     History, StatusReport, alerts, disk,
-    prune::{PruneReport, SettingsReport},
     report::{
         BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
         UtxoSetReport,
     },
     source::SourceReport,
 };
-use crate::{block_times, metrics::Metrics, node::NodeParts};
+use crate::{metrics::Metrics, node::NodeParts};
 
 /// Over how long throughput is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -33,8 +32,6 @@ const RATE_WINDOW: Duration = Duration::from_secs(10);
 const ENGINE_EVERY: Duration = Duration::from_secs(5);
 /// How often they are asked without heavy statistics.
 const ENGINE_SELDOM: Duration = Duration::from_secs(60);
-/// How many of the newest jobs are looked at for how long they took.
-const JOBS_LOOKED_AT: usize = 256;
 
 /// Measures a node.
 pub struct Sampler {
@@ -55,8 +52,6 @@ struct Memory {
     engine: Option<Engine>,
     rates: VecDeque<(Instant, u64, u64)>,
     utxo_set: Option<UtxoSetReport>,
-    prune: Timing,
-    last_job: Option<JobId>,
 }
 
 /// What the engine and the directory told.
@@ -137,7 +132,7 @@ impl Sampler {
         let (chain, state) = self.chain(&mut memory, no_block_after, &mut problems).await;
         let counts = problems.note(self.parts.store.counts().await);
         let utxo_set = self.utxo_set(&mut memory, &mut problems).await;
-        let prune = self.prune(&mut memory, &mut problems).await;
+        let prune = self.prune(&mut problems).await;
         let room = problems.note(self.parts.store.disk_room().await);
         let engine = self.engine(&mut memory).await;
         problems.0.extend(engine.problems.iter().cloned());
@@ -236,8 +231,8 @@ impl Sampler {
             catch_up_seconds: left.map(|left| left.as_secs_f64()),
             rollback_floor: floor.map(|floor| floor.0),
             queued: figures.queued as u64,
-            apply: figures.apply.into(),
-            rollback: figures.rollback.into(),
+            apply: figures.apply,
+            rollback: figures.rollback,
             transactions: figures.transactions,
             blocks_per_second,
             transactions_per_second,
@@ -259,17 +254,6 @@ impl Sampler {
             None => self.started.elapsed().as_secs_f64(),
         }
         .max(0.0)
-    }
-
-    /// Seconds from the block at which a record became due to the last block, by their times. From the lowest block that can be rolled
-    /// back if that is above it: older times are not kept. `None` if they are not known.
-    async fn seconds_since_due(&self, due_at: Height) -> Result<Option<u64>, StoreError> {
-        let store = &self.parts.store;
-        let (last, lowest) = (store.last_applied().await?, store.undoable_from().await?);
-        let (Some(last), Some(lowest)) = (last, lowest) else { return Ok(None) };
-        let from = block_times::at(store, due_at.max(lowest)).await?;
-        let to = block_times::at(store, last.height).await?;
-        Ok(from.zip(to).map(|(from, to)| to.saturating_sub(from)))
     }
 
     /// The UTXO set, if it is kept. Its hash takes a few milliseconds, so it is computed only when the set has changed.
@@ -296,26 +280,13 @@ impl Sampler {
         Some(report)
     }
 
-    async fn prune(&self, memory: &mut Memory, problems: &mut Problems) -> PruneReport {
+    async fn prune(&self, problems: &mut Problems) -> PrunerStatus {
         let pruner = &self.parts.pruner;
-        let jobs = pruner.jobs(JOBS_LOOKED_AT);
-        memory.note_jobs(&jobs);
-        let timing = memory.prune.summary().into();
-        let status = match pruner.status().await {
-            Ok(status) => status,
-            Err(error) => {
-                problems.0.push(error.to_string());
-                let (enabled, policy) = (pruner.is_enabled(), pruner.policy_state());
-                return PruneReport { enabled, policy, timing, ..PruneReport::default() };
-            }
-        };
-        let due_at = status.oldest_due_at;
-        let mut report = PruneReport::new(status, pruner.policy_state(), &jobs, timing);
-        if let Some(due_at) = due_at {
-            report.oldest_prunable_seconds = problems.note(self.seconds_since_due(due_at).await);
-        }
-        report.settings = SettingsReport::new(pruner.options());
-        report
+        pruner.status().await.unwrap_or_else(|error| {
+            problems.0.push(error.to_string());
+            let (enabled, policy) = (pruner.is_enabled(), pruner.policy_state());
+            PrunerStatus { enabled, policy, ..PrunerStatus::default() }
+        })
     }
 
     async fn engine<'a>(&self, memory: &'a mut Memory) -> &'a Engine {
@@ -364,15 +335,5 @@ impl Memory {
         });
         self.rates.push_back((now, blocks, transactions));
         rates.unwrap_or_default()
-    }
-
-    /// Notes how long the jobs took that are over since the last time. They come newest first.
-    fn note_jobs(&mut self, jobs: &[Job]) {
-        let ran = |job: &&Job| job.state.is_over() && job.started_at.is_some();
-        for job in jobs.iter().rev().filter(|job| Some(job.id) > self.last_job).filter(ran) {
-            self.prune.note(job.durations.total());
-        }
-        // One job runs at a time, in the order of their numbers.
-        self.last_job = jobs.iter().find(ran).map(|job| job.id).max(self.last_job);
     }
 }

@@ -12,11 +12,10 @@ pub use record::{InputView, MinedInView, OutputState, OutputView, SpentBy, TxVie
 pub use crate::{
     http::{Problem, utxo_set::UtxoSetView},
     status::{
-        Alert, AlertLevel, HistoryReport, PruneReport, Range, Readiness, StatusReport,
-        prune::{SettingsReport, TotalsReport},
+        Alert, AlertLevel, HistoryReport, Range, Readiness, StatusReport,
         report::{
             BlockReport, ChainReport, CountsReport, DiskPart, DiskReport, DiskRoomReport, EngineReport,
-            EngineWritesReport, FeaturesReport, NodeReport, ProcessReport, TimingReport, UtxoSetReport,
+            EngineWritesReport, FeaturesReport, NodeReport, ProcessReport, UtxoSetReport,
         },
     },
 };

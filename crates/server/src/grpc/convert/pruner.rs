@@ -136,7 +136,6 @@ impl From<pruner::HoldStatus> for proto::Hold {
 
 impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
     fn from(status: pruner::PrunerStatus) -> Self {
-        let oldest = status.height.zip(status.oldest_due_at).map(|(height, due)| height.above(due));
         let totals = status.totals;
         Self {
             enabled: status.enabled,
@@ -150,9 +149,10 @@ impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
             backlog_records: status.backlog_records,
             lag_blocks: status.lag_blocks,
             catch_up_seconds: status.catch_up_seconds,
-            retention: status.retention,
-            running: status.running.map(Into::into),
+            policy: Some(status.policy.policy().into()),
             last_job: status.last_job.map(Into::into),
+            newest_jobs: status.newest_jobs.into_iter().map(Into::into).collect(),
+            timing: Some(status.timing.into()),
             blocked: by_reason(status.blocked),
             unreadable: status
                 .unreadable
@@ -164,10 +164,11 @@ impl From<pruner::PrunerStatus> for proto::GetPrunerStatusResponse {
                 deleted: totals.deleted,
                 bytes_freed: totals.bytes_freed,
                 bodies_deleted: totals.bodies_deleted,
-                retained: by_reason(totals.kept),
+                retained: by_reason(totals.retained),
                 records_per_second: totals.records_per_second,
             }),
-            oldest_prunable_blocks: oldest,
+            oldest_prunable_blocks: status.oldest_prunable_blocks,
+            oldest_prunable_seconds: status.oldest_prunable_seconds,
         }
     }
 }
@@ -263,6 +264,8 @@ impl proto::SetPolicyRequest {
 
 #[cfg(test)]
 mod tests {
+    use sapwood_ledger::Unreadable;
+
     use super::*;
 
     #[test]
@@ -294,24 +297,9 @@ mod tests {
     fn m10_what_blocks_deletion_and_what_cannot_be_read_goes_out() {
         let txid = sapwood_types::TxId([7; 32]);
         let status = pruner::PrunerStatus {
-            enabled: true,
-            state: "idle".into(),
-            chain: sapwood_chain::ChainState::Running,
-            height: None,
-            safe_height: None,
-            decided_by: None,
-            holds: Vec::new(),
-            cursor: None,
-            backlog_records: 0,
-            lag_blocks: 0,
-            catch_up_seconds: None,
-            oldest_due_at: None,
             blocked: [("unreadable".to_owned(), 3)].into(),
-            unreadable: vec![pruner::UnreadableRecord { txid, error: "it is cut".into() }],
-            retention: 288,
-            running: None,
-            last_job: None,
-            totals: pruner::Totals::default(),
+            unreadable: vec![Unreadable { txid, error: "it is cut".into() }],
+            ..pruner::PrunerStatus::default()
         };
         let sent = proto::GetPrunerStatusResponse::from(status);
         assert_eq!(sent.blocked, [("unreadable".to_owned(), 3)].into());

@@ -43,7 +43,7 @@ async fn what_shows_no_figures_is_open() {
 async fn changing_something_needs_the_admin_token() {
     let world = World::planned(Plan::closed()).await;
     let hold = json!({ "owner": "me", "keep_from": 1, "reason": "because" });
-    let policy = serde_json::to_value(sapwood_server::status::PolicyReport::default()).unwrap();
+    let policy = serde_json::to_value(sapwood_rules::Policy::default()).unwrap();
     let changes = [
         ("POST", "/api/v1/prune", None),
         ("PUT", "/api/v1/prune/enabled", Some(json!({ "enabled": false }))),

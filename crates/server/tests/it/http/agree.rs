@@ -82,6 +82,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/disk/room/total_bytes", "sapwood_disk_size_bytes", 1.0),
     ("/disk/room/reserve_bytes", "sapwood_disk_reserve_bytes", 1.0),
     ("/disk/parts/*/bytes", "sapwood_disk_bytes{part=\"*\"}", 1.0),
+    ("/prune/height", "sapwood_applied_height", 1.0),
     ("/prune/safe_height", "sapwood_prune_safe_height", 1.0),
     ("/prune/backlog_records", "sapwood_prune_backlog_records", 1.0),
     ("/prune/lag_blocks", "sapwood_prune_lag_blocks", 1.0),
@@ -120,7 +121,7 @@ const TEXTS: [&str; 19] = [
     "room",
     "decided_by",
     "cursor",
-    "last_error",
+    "last_job",
     "stopped_early",
     "error",
     "hash",
@@ -194,8 +195,8 @@ async fn agree(world: &World) -> (Value, usize) {
     leaves("", &status, &mut found);
     let mut compared = 0;
     for (place, value) in found {
-        let older_job =
-            place.starts_with("/prune/newest_jobs/") && !place.starts_with("/prune/newest_jobs/0/");
+        let older_job = place.starts_with("/prune/last_job/")
+            || place.starts_with("/prune/newest_jobs/") && !place.starts_with("/prune/newest_jobs/0/");
         if older_job || DERIVED.contains(&place.as_str()) {
             continue;
         }
