@@ -1,17 +1,18 @@
 //! What the pruner counts and measures.
 //!
-//! Names, help texts and labels stand in one place, [`METRICS`]; registering and documenting both go by it.
+//! Name, help text, labels and value of a metric stand in one place; registering and documenting both go by it.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use prometheus_client::{
     metrics::{
+        TypedMetric,
         counter::Counter,
         family::Family,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::{Metric, Registry},
+    registry::Registry,
 };
 
 use crate::{jobs::JobState, run::Phase, status::Totals};
@@ -29,82 +30,6 @@ pub struct MetricInfo {
     pub help: &'static str,
 }
 
-const fn info(
-    name: &'static str,
-    kind: &'static str,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> MetricInfo {
-    MetricInfo { name, kind, labels, help }
-}
-
-/// Every metric of the pruner.
-pub static METRICS: [MetricInfo; 18] = [
-    info("sapwood_prune_duration_seconds", "histogram", &["operation"], "Time a phase of a job took"),
-    info(
-        "sapwood_prune_skipped_total",
-        "counter",
-        &["reason"],
-        "Jobs that did not prune, or stopped before their end",
-    ),
-    info("sapwood_prune_deleted_total", "counter", &[], "Records deleted"),
-    info("sapwood_prune_errors_total", "counter", &["operation"], "Failures of a phase"),
-    info(
-        "sapwood_prune_batch_duration_seconds",
-        "histogram",
-        &[],
-        "Time to judge and delete one chunk of records",
-    ),
-    info(
-        "sapwood_prune_retained_total",
-        "counter",
-        &["reason"],
-        "Times a due record was looked at and retained",
-    ),
-    info("sapwood_prune_bytes_freed_total", "counter", &[], "Bytes of the pages of deleted records"),
-    info("sapwood_prune_bodies_deleted_total", "counter", &[], "External bodies deleted"),
-    info("sapwood_prune_jobs_total", "counter", &["state"], "Jobs that are over"),
-    info(
-        "sapwood_prune_backlog_records",
-        "gauge",
-        &[],
-        "Due records that the holds let go and that are still there, without those looked at and retained",
-    ),
-    info(
-        "sapwood_prune_lag_blocks",
-        "gauge",
-        &[],
-        "Blocks between the oldest record that is due by age and the newest",
-    ),
-    info(
-        "sapwood_prune_catch_up_seconds",
-        "gauge",
-        &[],
-        "Estimated time until the backlog is gone; -1 if it is not known",
-    ),
-    info(
-        "sapwood_prune_safe_height",
-        "gauge",
-        &[],
-        "Height up to which deletion is safe; -1 if nothing may go",
-    ),
-    info("sapwood_hold_keep_from", "gauge", &["hold"], "First height a hold needs; 0 if it needs everything"),
-    info(
-        "sapwood_holds_expired",
-        "gauge",
-        &[],
-        "Holds that have expired and were neither renewed nor released",
-    ),
-    info(
-        "sapwood_prune_blocked_records",
-        "gauge",
-        &["reason"],
-        "Records that are retained and would be deleted otherwise, see docs/pruner.md",
-    ),
-    info("sapwood_prune_enabled", "gauge", &[], "1 if pruning is enabled"),
-    info("sapwood_prune_running", "gauge", &[], "1 while a job runs"),
-];
-
 /// What can fail, by the label `operation`, besides the phases of a job (`phases`): the name and what it is.
 pub const OPERATIONS: [(&str, &str); 5] = [
     ("preflight", "what comes before the first phase"),
@@ -121,83 +46,96 @@ pub fn phases() -> [&'static str; 4] {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// The metrics of one pruner. Clones count together.
-#[derive(Clone)]
-pub struct PrunerMetrics {
-    duration: Family<Labels, Histogram, fn() -> Histogram>,
-    skipped: Family<Labels, Counter>,
-    pub(crate) processed: Counter,
-    errors: Family<Labels, Counter>,
-    batch_duration: Histogram,
-    kept: Family<Labels, Counter>,
-    pub(crate) bytes_freed: Counter,
-    pub(crate) bodies_deleted: Counter,
-    jobs: Family<Labels, Counter>,
-    pub(crate) backlog: Gauge,
-    pub(crate) lag: Gauge,
-    pub(crate) catch_up: Gauge,
-    pub(crate) safe_height: Gauge,
-    hold_height: Family<Labels, Gauge>,
-    pub(crate) holds_expired: Gauge,
-    blocked: Family<Labels, Gauge>,
-    pub(crate) enabled: Gauge,
-    pub(crate) running: Gauge,
-}
-
 /// From a millisecond to nine minutes.
 fn duration_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 3.0, 13))
 }
 
-impl Default for PrunerMetrics {
-    fn default() -> Self {
-        Self {
-            duration: Family::new_with_constructor(duration_histogram),
-            skipped: Family::default(),
-            processed: Counter::default(),
-            errors: Family::default(),
-            batch_duration: duration_histogram(),
-            kept: Family::default(),
-            bytes_freed: Counter::default(),
-            bodies_deleted: Counter::default(),
-            jobs: Family::default(),
-            backlog: Gauge::default(),
-            lag: Gauge::default(),
-            catch_up: Gauge::default(),
-            safe_height: Gauge::default(),
-            hold_height: Family::default(),
-            holds_expired: Gauge::default(),
-            blocked: Family::default(),
-            enabled: Gauge::default(),
-            running: Gauge::default(),
+/// Declares metrics: for each its help text as a doc comment, its name, its labels, and the field that holds it with its first value.
+macro_rules! metrics {
+    ($(#[$meta:meta])* pub struct $struct:ident {
+        $($(#[doc = $help:literal])+ $name:literal [$($label:literal),*] $vis:vis $field:ident: $type:ty = $first:expr;)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        pub struct $struct {
+            $($vis $field: $type,)+
         }
+
+        impl Default for $struct {
+            fn default() -> Self {
+                Self { $($field: $first,)+ }
+            }
+        }
+
+        impl $struct {
+            /// Returns every metric, as it is documented.
+            pub fn list() -> Vec<MetricInfo> {
+                vec![$(MetricInfo {
+                    name: $name,
+                    kind: <$type as TypedMetric>::TYPE.as_str(),
+                    labels: &[$($label),*],
+                    help: concat!($($help),+).trim_ascii(),
+                },)+]
+            }
+
+            /// Puts all of them into a registry.
+            pub fn register(&self, registry: &mut Registry) {
+                // The library appends the suffix of counters and the full stop of help texts by itself.
+                $(registry.register(
+                    $name.strip_suffix("_total").unwrap_or($name),
+                    concat!($($help),+).trim_ascii(),
+                    self.$field.clone(),
+                );)+
+            }
+        }
+    };
+}
+
+metrics! {
+    /// The metrics of one pruner. Clones count together.
+    pub struct PrunerMetrics {
+        /// Time a phase of a job took
+        "sapwood_prune_duration_seconds" ["operation"]
+        duration: Family<Labels, Histogram, fn() -> Histogram> = Family::new_with_constructor(duration_histogram);
+        /// Jobs that did not prune, or stopped before their end
+        "sapwood_prune_skipped_total" ["reason"] skipped: Family<Labels, Counter> = Family::default();
+        /// Records deleted
+        "sapwood_prune_deleted_total" [] pub(crate) processed: Counter = Counter::default();
+        /// Failures of a phase
+        "sapwood_prune_errors_total" ["operation"] errors: Family<Labels, Counter> = Family::default();
+        /// Time to judge and delete one chunk of records
+        "sapwood_prune_batch_duration_seconds" [] batch_duration: Histogram = duration_histogram();
+        /// Times a due record was looked at and retained
+        "sapwood_prune_retained_total" ["reason"] kept: Family<Labels, Counter> = Family::default();
+        /// Bytes of the pages of deleted records
+        "sapwood_prune_bytes_freed_total" [] pub(crate) bytes_freed: Counter = Counter::default();
+        /// External bodies deleted
+        "sapwood_prune_bodies_deleted_total" [] pub(crate) bodies_deleted: Counter = Counter::default();
+        /// Jobs that are over
+        "sapwood_prune_jobs_total" ["state"] jobs: Family<Labels, Counter> = Family::default();
+        /// Due records that the holds let go and that are still there, without those looked at and retained
+        "sapwood_prune_backlog_records" [] pub(crate) backlog: Gauge = Gauge::default();
+        /// Blocks between the oldest record that is due by age and the newest
+        "sapwood_prune_lag_blocks" [] pub(crate) lag: Gauge = Gauge::default();
+        /// Estimated time until the backlog is gone; -1 if it is not known
+        "sapwood_prune_catch_up_seconds" [] pub(crate) catch_up: Gauge = Gauge::default();
+        /// Height up to which deletion is safe; -1 if no record is prunable
+        "sapwood_prune_safe_height" [] pub(crate) safe_height: Gauge = Gauge::default();
+        /// First height a hold needs; 0 if it needs everything
+        "sapwood_hold_keep_from" ["hold"] hold_height: Family<Labels, Gauge> = Family::default();
+        /// Holds that have expired and were neither renewed nor released
+        "sapwood_holds_expired" [] pub(crate) holds_expired: Gauge = Gauge::default();
+        /// Records that are retained and would be deleted otherwise, see docs/pruner.md
+        "sapwood_prune_blocked_records" ["reason"] blocked: Family<Labels, Gauge> = Family::default();
+        /// 1 if pruning is enabled
+        "sapwood_prune_enabled" [] pub(crate) enabled: Gauge = Gauge::default();
+        /// 1 while a job runs
+        "sapwood_prune_running" [] pub(crate) running: Gauge = Gauge::default();
     }
 }
 
 impl PrunerMetrics {
-    /// Puts all of them into a registry.
-    pub fn register(&self, registry: &mut Registry) {
-        let mut put = Register { registry, next: METRICS.iter() };
-        put.next(self.duration.clone());
-        put.next(self.skipped.clone());
-        put.next(self.processed.clone());
-        put.next(self.errors.clone());
-        put.next(self.batch_duration.clone());
-        put.next(self.kept.clone());
-        put.next(self.bytes_freed.clone());
-        put.next(self.bodies_deleted.clone());
-        put.next(self.jobs.clone());
-        put.next(self.backlog.clone());
-        put.next(self.lag.clone());
-        put.next(self.catch_up.clone());
-        put.next(self.safe_height.clone());
-        put.next(self.hold_height.clone());
-        put.next(self.holds_expired.clone());
-        put.next(self.blocked.clone());
-        put.next(self.enabled.clone());
-        put.next(self.running.clone());
-    }
-
     /// Goes on counting from what earlier processes counted.
     pub(crate) fn restore(&self, totals: &Totals) {
         self.processed.inc_by(totals.deleted);
@@ -247,21 +185,6 @@ impl PrunerMetrics {
     }
 }
 
-/// Registers metrics in the order of [`METRICS`].
-struct Register<'a> {
-    registry: &'a mut Registry,
-    next: std::slice::Iter<'static, MetricInfo>,
-}
-
-impl Register<'_> {
-    fn next(&mut self, metric: impl Metric) {
-        if let Some(info) = self.next.next() {
-            // The library appends the suffix of counters and the full stop of help texts by itself.
-            self.registry.register(info.name.strip_suffix("_total").unwrap_or(info.name), info.help, metric);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
@@ -282,7 +205,7 @@ mod tests {
         metrics.hold_heights([("persister".to_owned(), 1241)].into_iter());
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
-        for MetricInfo { name, kind, help, .. } in &METRICS {
+        for MetricInfo { name, kind, help, .. } in PrunerMetrics::list() {
             let base = name.strip_suffix("_total").unwrap_or(name);
             assert!(
                 text.contains(&format!("# HELP {base} {help}.\n# TYPE {base} {kind}\n")),

@@ -16,6 +16,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use sapwood_pruner::PrunerMetrics;
+pub use sapwood_pruner::metrics::MetricInfo;
 
 use crate::status::StatusReport;
 
@@ -41,19 +42,6 @@ impl Kind {
     }
 }
 
-/// One metric, as it is documented.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetricInfo {
-    /// Its name as it is scraped.
-    pub name: &'static str,
-    /// What kind it is.
-    pub kind: &'static str,
-    /// Its labels.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub help: &'static str,
-}
-
 /// Every metric that is scraped.
 pub fn list() -> Vec<MetricInfo> {
     let ours = table::OURS.iter().map(|metric| MetricInfo {
@@ -62,13 +50,7 @@ pub fn list() -> Vec<MetricInfo> {
         labels: metric.labels,
         help: metric.help,
     });
-    let pruner = sapwood_pruner::metrics::METRICS.iter().map(|metric| MetricInfo {
-        name: metric.name,
-        kind: metric.kind,
-        labels: metric.labels,
-        help: metric.help,
-    });
-    ours.chain(pruner).collect()
+    ours.chain(PrunerMetrics::list()).collect()
 }
 
 /// The page `docs/metrics.md`.
