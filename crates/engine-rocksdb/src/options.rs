@@ -12,6 +12,7 @@ use crate::OpenMode;
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Durability {
     /// The end of the process, however sudden. After a power failure the store is consistent, but the last second or so of
     /// writes can be missing; following the chain again brings them back. The default.

@@ -125,6 +125,7 @@ pub struct Reassign {
 
 /// What becomes of transactions whose block is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum RollbackMode {
     /// They are unmined again and wait for another block, as a node wants it.
     Node,

@@ -99,30 +99,13 @@ pub(crate) enum Mode {
     Async,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TakenBack {
-    Node,
-    #[default]
-    Follower,
-}
-
-impl From<TakenBack> for RollbackMode {
-    fn from(taken_back: TakenBack) -> Self {
-        match taken_back {
-            TakenBack::Node => RollbackMode::Node,
-            TakenBack::Follower => RollbackMode::Follower,
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Apply {
     pub(crate) mode: Mode,
     pub(crate) queue: usize,
     pub(crate) read_ahead: usize,
-    pub(crate) rollback: TakenBack,
+    pub(crate) rollback: RollbackMode,
 }
 
 impl Default for Apply {
@@ -131,7 +114,7 @@ impl Default for Apply {
             mode: Mode::Sync,
             queue: sapwood_chain::DEFAULT_QUEUE,
             read_ahead: 8,
-            rollback: TakenBack::Follower,
+            rollback: RollbackMode::Follower,
         }
     }
 }
@@ -142,22 +125,13 @@ impl Apply {
             Mode::Sync => ApplyMode::Sync,
             Mode::Async => ApplyMode::Async { queue: self.queue },
         };
-        ChainOptions { mode, rollback: self.rollback.into() }
+        ChainOptions { mode, rollback: self.rollback }
     }
 }
 
 /// Writes a policy without what follows another number, so that it goes on following when that is changed in the file.
 pub(super) fn serialize_policy<S: Serializer>(policy: &Policy, to: S) -> Result<S::Ok, S::Error> {
     PolicyChange::from_default(*policy).serialize(to)
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Survives {
-    #[default]
-    ProcessCrash,
-    PowerLoss,
-    CleanStopOnly,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,7 +146,7 @@ pub(crate) struct StoreSection {
     pub(crate) background_jobs: u16,
     pub(crate) max_open_files: i32,
     pub(crate) compression: bool,
-    pub(crate) durability: Survives,
+    pub(crate) durability: Durability,
     pub(crate) disk_reserve_mib: u64,
 }
 
@@ -189,7 +163,7 @@ impl Default for StoreSection {
             background_jobs: engine.background_jobs.map_or(0, |jobs| jobs.unsigned_abs() as u16),
             max_open_files: engine.max_open_files,
             compression: engine.compression,
-            durability: Survives::ProcessCrash,
+            durability: engine.durability,
             disk_reserve_mib: ledger.disk_reserve_bytes >> 20,
         }
     }
@@ -213,11 +187,7 @@ impl From<&StoreSection> for Options {
                     (section.background_jobs > 0).then(|| section.background_jobs.into());
                 engine.max_open_files = section.max_open_files;
                 engine.compression = section.compression;
-                engine.durability = match section.durability {
-                    Survives::ProcessCrash => Durability::ProcessCrash,
-                    Survives::PowerLoss => Durability::PowerLoss,
-                    Survives::CleanStopOnly => Durability::CleanStopOnly,
-                };
+                engine.durability = section.durability;
             })
     }
 }
