@@ -53,10 +53,14 @@ impl<T> Page<T> {
 
 /// In which order a listing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Order {
     /// Oldest first.
+    #[cfg_attr(feature = "serde", serde(rename = "asc"))]
     Ascending,
     /// Newest first.
+    #[cfg_attr(feature = "serde", serde(rename = "desc"))]
     Descending,
 }
 
@@ -226,12 +230,14 @@ impl Counts {
 
 /// The room on the disk that holds the store, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DiskRoom {
-    /// What this process may still write.
+    /// Bytes this process may still write.
     pub free_bytes: u64,
-    /// The size of the file system.
+    /// The size of the file system in bytes.
     pub total_bytes: u64,
-    /// What has to stay free: with less, no block is applied. 0 if that is turned off.
+    /// Bytes that have to stay free: with less, no block is applied. 0 if that is turned off.
     pub reserve_bytes: u64,
 }
 

@@ -3,9 +3,9 @@
 use std::{fs::File, io::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use sapwood_server::{
-    http::utxo_set::UtxoSetView,
+    http::utxo_set::{UtxoSetState, UtxoSetView},
     views::{TxView, UtxoPage, UtxoView},
 };
 use sapwood_types::{AddressHash, OutPoint, TxId};
@@ -55,14 +55,6 @@ pub(crate) struct GetTx {
     force: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Order {
-    /// Oldest first.
-    Asc,
-    /// Newest first.
-    Desc,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Address {
     #[command(flatten)]
@@ -86,9 +78,9 @@ pub(crate) struct Credential {
 /// Which part of a list.
 #[derive(Debug, Args)]
 struct Page {
-    /// By the height at which their records were made.
-    #[arg(long, value_enum, default_value_t = Order::Asc)]
-    order: Order,
+    /// By the height at which their records were made: asc for the oldest first, desc for the newest first.
+    #[arg(long, default_value = "asc", value_parser = ["asc", "desc"])]
+    order: String,
     /// How many at most: 1 to 1000.
     #[arg(long, default_value_t = 100)]
     limit: u64,
@@ -126,10 +118,10 @@ impl Get {
 async fn utxo_set(target: &Target) -> anyhow::Result<()> {
     let client = target.open(Access::Look).await?;
     let mut set = client.get::<UtxoSetView>("/api/v1/utxo-set").await?;
-    if set.view.state != "kept" {
+    if set.view.state != UtxoSetState::Kept {
         let (bar, progress) = counting_bar("reading the UTXO set");
         set = client.post("/api/v1/utxo-set", &Value::Null).await?;
-        while set.view.state == "counting" {
+        while set.view.state == UtxoSetState::Counting {
             progress(set.view.done, set.view.total);
             tokio::time::sleep(LOOK_EVERY).await;
             set = client.get("/api/v1/utxo-set").await?;
@@ -167,10 +159,6 @@ impl Page {
     async fn show(self, target: &Target, owner: &str) -> anyhow::Result<()> {
         let Self { order, limit, cursor } = self;
         let client = target.open(Access::Look).await?;
-        let order = match order {
-            Order::Asc => "asc",
-            Order::Desc => "desc",
-        };
         let mut path = format!("/api/v1/{owner}/utxos?limit={limit}&order={order}");
         if let Some(cursor) = cursor {
             path += &format!("&cursor={}", part(cursor));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::{Json, extract::State};
 use sapwood_chain::block_times;
-use sapwood_ledger::Store;
+use sapwood_ledger::{Order, Store};
 use sapwood_types::{BlockHash, Height, Undo};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -14,7 +14,6 @@ use super::{
     Problem, Service,
     extract::{self, Path, Query},
     problem::ReadProblems,
-    reads::OrderParam,
 };
 use crate::{
     listing,
@@ -64,7 +63,7 @@ pub(crate) struct BlocksParams {
     limit: Option<u64>,
     /// By height: `desc`, the newest first, unless asked otherwise.
     #[param(inline)]
-    order: Option<OrderParam>,
+    order: Option<Order>,
     /// The `cursor` of the page before. It goes with the same order.
     #[param(pattern = "^([0-9a-fA-F]{2}){1,256}$")]
     cursor: Option<String>,
@@ -82,7 +81,7 @@ pub(crate) async fn blocks(
     Query(query): Query<BlocksParams>,
 ) -> Answer<BlockPage> {
     let limit = extract::limit(query.limit, 20, 100)? as usize;
-    let order = query.order.unwrap_or(OrderParam::Desc).into();
+    let order = query.order.unwrap_or(Order::Descending);
     let store = service.node.store();
     Ok(Json(listing::blocks(store, order, query.cursor.as_deref(), limit).await?))
 }

@@ -6,7 +6,7 @@ use sapwood_pruner::Explanation;
 use sapwood_rules::SpendStatus;
 use sapwood_types::{Height, OutPoint, Slot, TxId};
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::{
     Problem, Service,
@@ -106,26 +106,6 @@ pub(crate) async fn utxo(
     Err(absent(&service, outpoint.txid, query.spends.as_deref()).await?)
 }
 
-/// In which order a listing comes.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum OrderParam {
-    /// Oldest first.
-    #[default]
-    Asc,
-    /// Newest first.
-    Desc,
-}
-
-impl From<OrderParam> for Order {
-    fn from(order: OrderParam) -> Self {
-        match order {
-            OrderParam::Asc => Order::Ascending,
-            OrderParam::Desc => Order::Descending,
-        }
-    }
-}
-
 /// Which page of a listing.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -136,7 +116,7 @@ pub(crate) struct PageParams {
     limit: Option<u64>,
     /// By the height at which their records were made: `asc` unless asked otherwise.
     #[param(inline)]
-    order: Option<OrderParam>,
+    order: Option<Order>,
     /// The `cursor` of the page before. It goes with the same order.
     #[param(pattern = "^([0-9a-fA-F]{2}){1,256}$")]
     cursor: Option<String>,
@@ -156,7 +136,7 @@ async fn page(service: &Service, owner: Owner, query: PageParams) -> Answer<Utxo
         return Err(Problem::not_indexed(detail));
     }
     let limit = extract::limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
-    let order = query.order.unwrap_or_default().into();
+    let order = query.order.unwrap_or(Order::Ascending);
     let query = UtxoQuery { owner, order, cursor: query.cursor, limit };
     Ok(Json(listing::utxos(service.node.store(), service.kind(), query).await?))
 }

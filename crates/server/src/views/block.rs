@@ -1,19 +1,17 @@
 //! Blocks that can still be rolled back: what is kept of them.
 
-use sapwood_types::{BlockHash, Undo};
+use sapwood_types::{BlockHash, ChainPoint, TxId, Undo};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A block, without its transactions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockSummary {
-    /// Its height.
-    pub height: u32,
-    /// Its hash.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub hash: String,
+    /// Its height and its hash.
+    #[serde(flatten)]
+    pub point: ChainPoint,
     /// The hash of the block before it. `None` for the first block that was applied.
-    pub parent: Option<String>,
+    pub parent: Option<BlockHash>,
     /// When it was made by its own account, as a Unix timestamp. `None` if it brought no new transaction, which would know it.
     pub time: Option<u64>,
     /// How many transactions it has.
@@ -23,11 +21,9 @@ pub struct BlockSummary {
 impl BlockSummary {
     /// What the undo record of a block says, and when the block was made.
     pub fn new(undo: &Undo, time: Option<u64>) -> Self {
-        let text = |hash: BlockHash| hash.to_string();
         Self {
-            height: undo.block.height.0,
-            hash: text(undo.block.hash),
-            parent: undo.previous.map(|previous| text(previous.hash)),
+            point: undo.block.into(),
+            parent: undo.previous.map(|previous| previous.hash),
             time,
             tx_count: (undo.created.len() + undo.mined.len()) as u64,
         }
@@ -42,14 +38,14 @@ pub struct BlockView {
     pub summary: BlockSummary,
     /// The ids of its transactions, those asked for: first those the block brought, then those that were known before, each in the
     /// order of the block.
-    pub txids: Vec<String>,
+    pub txids: Vec<TxId>,
 }
 
 impl BlockView {
     /// A block with at most `limit` ids of its transactions, from the one with number `from` on.
     pub fn new(undo: &Undo, time: Option<u64>, from: usize, limit: usize) -> Self {
         let txids = undo.created.iter().chain(&undo.mined).skip(from).take(limit);
-        Self { summary: BlockSummary::new(undo, time), txids: txids.map(ToString::to_string).collect() }
+        Self { summary: BlockSummary::new(undo, time), txids: txids.copied().collect() }
     }
 }
 

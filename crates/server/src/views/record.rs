@@ -1,7 +1,7 @@
 //! Stored things as JSON. Bytes are hexadecimal digits; amounts are texts, because not every reader of JSON keeps 64 bits.
 
 use sapwood_ledger::Utxo;
-use sapwood_types::{Input, MinedIn, OutPoint, Output, Slot, TxRecord};
+use sapwood_types::{AddressHash, Height, Input, MinedIn, OutPoint, Output, Slot, TxId, TxRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,11 +25,11 @@ pub enum OutputState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpentBy {
     /// The id of the spending transaction. `None` once it lies so deep that its id is not kept.
-    pub txid: Option<String>,
+    pub txid: Option<TxId>,
     /// The number of its input. `None` like `txid`.
     pub vin: Option<u32>,
     /// The height at which it was mined. `None` if it is not.
-    pub mined_at: Option<u32>,
+    pub mined_at: Option<Height>,
 }
 
 /// The state of an output and who spends it.
@@ -41,9 +41,9 @@ fn state_of(slot: &Slot) -> (OutputState, Option<SpentBy>) {
         Slot::Spent { .. } | Slot::Settled { .. } => {
             let spender = slot.spender();
             let spent_by = SpentBy {
-                txid: spender.map(|spender| spender.child.to_string()),
+                txid: spender.map(|spender| spender.child),
                 vin: spender.map(|spender| spender.vin),
-                mined_at: slot.child_mined_at().map(|height| height.0),
+                mined_at: slot.child_mined_at(),
             };
             (OutputState::Spent, Some(spent_by))
         }
@@ -54,8 +54,7 @@ fn state_of(slot: &Slot) -> (OutputState, Option<SpentBy>) {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputView {
     /// The id of its transaction.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub txid: String,
+    pub txid: TxId,
     /// Its number.
     pub vout: u32,
     /// Its state.
@@ -71,7 +70,7 @@ pub struct OutputView {
     pub script: Option<String>,
     /// Its payment credential, for chains that have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential: Option<String>,
+    pub credential: Option<AddressHash>,
     /// Whatever else the chain attaches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
@@ -81,14 +80,14 @@ impl OutputView {
     fn new(outpoint: OutPoint, slot: &Slot, output: Option<&Output>, kind: &ChainKind) -> Self {
         let (state, spent_by) = state_of(slot);
         Self {
-            txid: outpoint.txid.to_string(),
+            txid: outpoint.txid,
             vout: outpoint.vout,
             state,
             spent_by,
             value: output.map(|output| output.value.to_string()),
             address: output.and_then(|output| kind.address_of(&output.script)),
             script: output.map(|output| hex(&output.script)),
-            credential: output.and_then(|output| output.credential).map(|credential| credential.to_string()),
+            credential: output.and_then(|output| output.credential),
             extra: output
                 .map(|output| &output.extra)
                 .filter(|extra| !extra.is_empty())
@@ -104,9 +103,9 @@ pub struct UtxoView {
     #[serde(flatten)]
     pub output: OutputView,
     /// The height at which its record was made.
-    pub created_height: u32,
+    pub created_height: Height,
     /// The height at which its transaction was mined. `None` if it is not.
-    pub mined_at: Option<u32>,
+    pub mined_at: Option<Height>,
     /// Whether it comes from a coinbase.
     pub coinbase: bool,
 }
@@ -116,8 +115,8 @@ impl UtxoView {
     pub fn new(utxo: &Utxo, kind: &ChainKind) -> Self {
         Self {
             output: OutputView::new(utxo.outpoint, &utxo.slot, Some(&utxo.output), kind),
-            created_height: utxo.created_height.0,
-            mined_at: utxo.mined_at.map(|height| height.0),
+            created_height: utxo.created_height,
+            mined_at: utxo.mined_at,
             coinbase: utxo.coinbase,
         }
     }
@@ -143,7 +142,7 @@ pub struct UtxoPage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InputView {
     /// The id of the transaction whose output it spends.
-    pub txid: String,
+    pub txid: TxId,
     /// The number of that output.
     pub vout: u32,
     /// The amount of that output, as a decimal text. `None` if it is not known here.
@@ -156,7 +155,7 @@ impl InputView {
     fn new(input: &Input, kind: &ChainKind) -> Self {
         let previous = input.previous.as_ref();
         Self {
-            txid: input.outpoint.txid.to_string(),
+            txid: input.outpoint.txid,
             vout: input.outpoint.vout,
             value: previous.map(|previous| previous.value.to_string()),
             address: previous
@@ -166,30 +165,11 @@ impl InputView {
     }
 }
 
-/// A block that a transaction is mined in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MinedInView {
-    /// The block's number in this store.
-    pub block_id: u32,
-    /// The block's height.
-    pub height: u32,
-    /// Whether it is on the longest chain.
-    pub on_longest_chain: bool,
-}
-
-impl MinedInView {
-    fn new(mined: &MinedIn) -> Self {
-        let MinedIn { block_id, height, on_longest_chain, .. } = *mined;
-        Self { block_id, height: height.0, on_longest_chain }
-    }
-}
-
 /// A stored transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TxView {
     /// Its id.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub txid: String,
+    pub txid: TxId,
     /// Its version.
     pub version: u32,
     /// Its lock time.
@@ -201,17 +181,17 @@ pub struct TxView {
     /// Whether it mints coins.
     pub coinbase: bool,
     /// The height at which it is mined on the longest chain. `None` if it is not.
-    pub mined_at: Option<u32>,
+    pub mined_at: Option<Height>,
     /// The blocks it is mined in.
-    pub blocks: Vec<MinedInView>,
+    pub blocks: Vec<MinedIn>,
     /// Since when it is unmined, if it is.
-    pub unmined_since: Option<u32>,
+    pub unmined_since: Option<Height>,
     /// Since when it is known to lose against another transaction, if it does.
-    pub conflicting_since: Option<u32>,
+    pub conflicting_since: Option<Height>,
     /// Up to which height it must not be deleted.
-    pub preserve_until: Option<u32>,
+    pub preserve_until: Option<Height>,
     /// The first height at which a coinbase's outputs may be spent.
-    pub spendable_from: Option<u32>,
+    pub spendable_from: Option<Height>,
     /// Whether its outputs are locked.
     pub locked: bool,
     /// Whether its body lives in an object store.
@@ -219,7 +199,7 @@ pub struct TxView {
     /// The name of the object with its body, if it lives there.
     pub body: Option<String>,
     /// The height at which its record was made.
-    pub created_height: u32,
+    pub created_height: Height,
     /// What it spends.
     pub inputs: Vec<InputView>,
     /// How many outputs it has.
@@ -234,24 +214,24 @@ impl TxView {
         let head = &record.head;
         let outputs = record.slots.iter().zip(&record.outputs).zip(0..).skip(from as usize).take(limit);
         Self {
-            txid: record.txid.to_string(),
+            txid: record.txid,
             version: record.body.version,
             locktime: record.body.locktime,
             fee: record.body.fee.map(|fee| fee.to_string()),
             size: record.body.size,
             coinbase: head.coinbase,
-            mined_at: head.mined_at().map(|height| height.0),
-            blocks: head.blocks.iter().map(MinedInView::new).collect(),
-            unmined_since: head.unmined_since().map(|height| height.0),
-            conflicting_since: head.conflicting_since.map(|height| height.0),
-            preserve_until: head.preserve_until.map(|height| height.0),
-            spendable_from: head.spending_height.map(|height| height.0),
+            mined_at: head.mined_at(),
+            blocks: head.blocks.to_vec(),
+            unmined_since: head.unmined_since(),
+            conflicting_since: head.conflicting_since,
+            preserve_until: head.preserve_until,
+            spendable_from: head.spending_height,
             locked: head.locked,
             external: head.external.is_some(),
             body: head
                 .external
                 .map(|external| sapwood_pruner::bodies::key(&record.txid, external).to_string()),
-            created_height: head.created_height.0,
+            created_height: head.created_height,
             inputs: record.body.inputs.iter().map(|input| InputView::new(input, kind)).collect(),
             output_count: head.output_count,
             outputs: outputs
