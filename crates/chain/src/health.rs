@@ -26,6 +26,8 @@ impl Failing {
 
 /// A block of the source that cannot be applied, although the source has more on top of it than what is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RefusedBlock {
     /// Its height.
     pub height: Height,
@@ -43,6 +45,8 @@ pub struct RefusedBlock {
 
 /// The source's chain left the applied one below the lowest height a rollback can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BelowFloor {
     /// The last block of the source.
     pub tip: ChainPoint,
@@ -75,7 +79,9 @@ pub struct SourceHealth {
 }
 
 /// How a follower and its source get on, in a word. The worst comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum SourceState {
     /// The source cannot be read.
     Unreachable,
@@ -88,6 +94,7 @@ pub enum SourceState {
     /// No block came for longer than the operator allows. [`SourceHealth::state`] does not know how long that is.
     Silent,
     /// It has not been asked yet.
+    #[default]
     Opening,
     /// All is well.
     Following,

@@ -9,8 +9,9 @@ use sapwood_pruner::{
 use sapwood_rules::Policy;
 use sapwood_server::{
     http::{utxo_set::UtxoSetView, verify::VerifyView},
-    views::{BlockReport, OutputState, OutputView, StatusReport, TxView, UtxoPage, UtxoView},
+    views::{OutputState, OutputView, StatusReport, TxView, UtxoPage, UtxoView},
 };
+use sapwood_types::{ChainPoint, Height};
 
 /// Lines of a name and a value.
 #[derive(Default)]
@@ -23,7 +24,7 @@ impl Facts {
     }
 }
 
-fn block(block: Option<&BlockReport>) -> String {
+fn block(block: Option<&ChainPoint>) -> String {
     block.map_or("none".into(), |block| format!("{} ({})", figure(block.height), block.hash))
 }
 
@@ -36,7 +37,7 @@ fn amount(value: Option<&str>) -> String {
     }
 }
 
-fn at(height: Option<u32>) -> String {
+fn at(height: Option<Height>) -> String {
     height.map_or("none".into(), figure)
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn status(status: &StatusReport) -> String {
     let mut facts = Facts::default();
     let StatusReport { node, chain, counts, disk, prune, ready, alerts, .. } = status;
     facts.add("chain", &node.chain);
-    facts.add("state", chain.state.replace('_', " "));
+    facts.add("state", chain.state.name().replace('_', " "));
     facts.add("tip", block(chain.tip.as_ref()));
     facts.add("applied", block(chain.applied.as_ref()));
     if let Some(lag) = chain.lag_blocks {
@@ -170,12 +171,13 @@ pub(crate) fn utxo(utxo: &UtxoView) -> String {
 }
 
 /// The UTXO set as a whole.
-pub(crate) fn utxo_set(set: &UtxoSetView) -> String {
+pub(crate) fn utxo_set(view: &UtxoSetView) -> String {
+    let Some(set) = &view.set else { return "not known".into() };
     let mut facts = Facts::default();
     facts.add("applied", block(set.applied.as_ref()));
-    facts.add("outputs", set.outputs.map_or("–".into(), figure));
-    facts.add("transactions", set.transactions.map_or("–".into(), figure));
-    facts.add("value", amount(set.value.as_deref()));
+    facts.add("outputs", figure(set.outputs));
+    facts.add("transactions", figure(set.transactions));
+    facts.add("value", amount(Some(&set.value)));
     facts.add("muhash", set.muhash.as_deref().unwrap_or("–"));
     facts.0
 }

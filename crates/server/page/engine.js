@@ -25,7 +25,7 @@ export function showEngine(status) {
     ["Log", bytes(writes.log_bytes), `${number(writes.log_syncs)} syncs`],
     ["Flushes", bytes(writes.flush_bytes), "written"],
     ["Compactions", bytes(writes.compaction_bytes), `${bytes(writes.compaction_read_bytes)} read`],
-    ["Write amplification", writes.amplification == null ? "–" : writes.amplification.toFixed(1), "bytes written for each byte asked for"],
+    ["Write amplification", status.write_amplification == null ? "–" : status.write_amplification.toFixed(1), "bytes written for each byte asked for"],
   ] : []));
   const speed = prune.totals.records_per_second;
   part("sweep", [speed, prune.cursor], () => facts([

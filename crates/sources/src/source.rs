@@ -66,6 +66,8 @@ pub struct RejectedBranch {
 
 /// Blocks whose parent the source does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Gap {
     /// The block that is missing.
     pub missing: BlockHash,

@@ -39,6 +39,12 @@ impl Height {
     }
 }
 
+impl From<Height> for u64 {
+    fn from(height: Height) -> Self {
+        height.0.into()
+    }
+}
+
 impl fmt::Display for Height {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -41,6 +41,8 @@ impl TableStats {
 
 /// Bytes that an engine wrote to its device since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EngineWrites {
     /// Bytes of the commits: records, indexes, undo and state.
     pub applied_bytes: u64,

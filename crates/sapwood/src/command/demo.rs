@@ -273,7 +273,7 @@ fn words(report: &StatusReport) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
         "block {}   {} records   {} pruned   disk {:.1} MiB, without pruning {:.1} MiB   {}",
-        report.chain.applied.as_ref().map_or(0, |block| block.height),
+        report.chain.applied.as_ref().map_or(0, |block| block.height.0),
         report.counts.records,
         report.prune.totals.deleted,
         mib(report.disk.total_bytes),

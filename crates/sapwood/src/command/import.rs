@@ -223,14 +223,13 @@ impl ImportBitcoin {
         let seconds = started.elapsed().as_secs_f64();
         if self.json {
             let summary = serde_json::json!({
-                "from": before.map(|block| block.height.0),
-                "applied": last.map(|block| serde_json::json!({
-                    "height": block.height.0, "hash": block.hash.to_string() })),
-                "tip": { "height": tip.height.0, "hash": tip.hash.to_string() },
+                "from": before.map(|block| block.height),
+                "applied": last.map(ChainPoint::from),
+                "tip": tip,
                 "blocks": figures.apply.count,
                 "transactions": figures.transactions,
                 "rejected": follower.rejected().iter().map(|rejected| serde_json::json!({
-                    "hash": rejected.hash.to_string(), "cause": rejected.cause.to_string() })).collect::<Vec<_>>(),
+                    "hash": rejected.hash, "cause": rejected.cause.to_string() })).collect::<Vec<_>>(),
                 "unconnected": report.unconnected,
                 "pruned": pruned,
                 "bytes_passed_over": report.notes.iter().map(|note| note.skipped).sum::<u64>(),

@@ -12,7 +12,7 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use sapwood_chain::Event;
-use sapwood_types::BlockMark;
+use sapwood_types::{BlockMark, ChainPoint};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -30,7 +30,7 @@ use crate::{
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 fn block(mark: &BlockMark) -> Value {
-    json!({ "height": mark.height.0, "hash": mark.hash.to_string() })
+    json!(ChainPoint::from(*mark))
 }
 
 fn maybe_block(mark: Option<&BlockMark>) -> Value {
@@ -41,8 +41,7 @@ fn maybe_block(mark: Option<&BlockMark>) -> Value {
 pub(crate) fn told(event: &Event) -> (&'static str, Value) {
     match event {
         Event::BlockApplied(applied) => {
-            let conflicting: Vec<String> = applied.conflicting.iter().map(ToString::to_string).collect();
-            let transactions = applied.transactions;
+            let (transactions, conflicting) = (applied.transactions, &applied.conflicting);
             let block = block(&applied.block);
             (
                 "block_applied",
@@ -54,15 +53,15 @@ pub(crate) fn told(event: &Event) -> (&'static str, Value) {
             ("rolled_back", json!({ "from": from, "to": to, "blocks": back.blocks }))
         }
         Event::ReorgStarted(reorg) => {
-            let fork = reorg.fork.map(|height| height.0);
+            let fork = reorg.fork;
             ("reorg_started", json!({ "from": block(&reorg.from), "fork": fork, "depth": reorg.depth }))
         }
         Event::ReorgFinished(reorg) => {
             ("reorg_finished", json!({ "to": maybe_block(reorg.to.as_ref()), "adopted": reorg.adopted }))
         }
         Event::MinedSet(mark) => ("mined_set", json!({ "block": block(mark) })),
-        Event::BlockPersisted(persisted) => ("block_persisted", json!({ "height": persisted.height.0 })),
-        Event::StateChanged(state) => ("state_changed", json!({ "state": state.name() })),
+        Event::BlockPersisted(persisted) => ("block_persisted", json!({ "height": persisted.height })),
+        Event::StateChanged(state) => ("state_changed", json!({ "state": state })),
     }
 }
 
@@ -74,7 +73,7 @@ fn stand(service: &Service) -> Value {
     let held = hold.and_then(|hold| hold.keep_from).and_then(|keep_from| keep_from.0.checked_sub(1));
     let told = latest.block_persisted.map(|persisted| persisted.height.0);
     json!({
-        "state": latest.state.name(),
+        "state": latest.state,
         "applied": maybe_block(latest.block_applied.as_ref().map(|applied| &applied.block)),
         "persisted": told.max(held),
     })

@@ -6,13 +6,14 @@ use axum::{
     http::{Extensions, HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use sapwood_ledger::TableStats;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Problem, Service, extract::Query, problem::ReadProblems};
 use crate::{
     Need, Refusal,
-    status::{HistoryReport, Range, Readiness, StatusReport},
+    status::{HistoryReport, Range, Readiness, StatusReport, report::EngineReport},
 };
 
 /// Everything that is known about the node
@@ -35,10 +36,9 @@ pub(crate) struct EngineParams {
 /// What the engine tells about one part.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EngineView {
-    /// Which part (column family).
-    part: String,
-    /// Its stats by name.
-    stats: std::collections::BTreeMap<String, u64>,
+    /// What the status tells of it, too.
+    #[serde(flatten)]
+    engine: EngineReport,
     /// The engine's own report, for people.
     text: String,
 }
@@ -55,11 +55,7 @@ pub(crate) async fn rocksdb_stats(
     Query(query): Query<EngineParams>,
 ) -> Result<Json<Vec<EngineView>>, Problem> {
     let stats = service.node.store().engine_stats(query.cf).await?;
-    let view = |stats: sapwood_ledger::TableStats| EngineView {
-        part: stats.table.name().into(),
-        stats: stats.numbers(),
-        text: stats.text,
-    };
+    let view = |stats: TableStats| EngineView { engine: EngineReport::new(&stats), text: stats.text };
     Ok(Json(stats.into_iter().map(view).collect()))
 }
 

@@ -13,23 +13,33 @@ use super::{
     problem::{AdminProblems, ReadProblems},
     task::{Progress, Task, TaskState},
 };
-use crate::{Node, status::report::BlockReport};
+use crate::{Node, status::report::UtxoSetReport};
+
+/// What is known of the UTXO set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UtxoSetState {
+    /// It is neither kept nor was counted.
+    #[default]
+    None,
+    /// It is kept with each block.
+    Kept,
+    /// It is being counted.
+    Counting,
+    /// It was counted on request.
+    Counted,
+    /// It could not be counted.
+    Failed,
+}
 
 /// The UTXO set, or how far counting it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UtxoSetView {
-    /// `kept` with each block, `counted` on request, `counting`, `failed`, or `none` if it is neither kept nor was counted.
-    pub state: String,
-    /// The last applied block it is of. `None` before the first block, or if it is not known.
-    pub applied: Option<BlockReport>,
-    /// Outputs in it. `None` if it is not known.
-    pub outputs: Option<u64>,
-    /// Transactions that have one. `None` if it is not known.
-    pub transactions: Option<u64>,
-    /// What they are worth together in the chain's smallest unit, as a decimal text. `None` if it is not known.
-    pub value: Option<String>,
-    /// Its hash, as Bitcoin Core's `gettxoutsetinfo muhash` prints it. `None` if it is not known.
-    pub muhash: Option<String>,
+    /// What is known of it.
+    pub state: UtxoSetState,
+    /// The set. Its fields are left out while it is not known.
+    #[serde(flatten)]
+    pub set: Option<UtxoSetReport>,
     /// Records looked at so far, while it is counted.
     pub done: u64,
     /// About how many records there are, while it is counted.
@@ -39,16 +49,9 @@ pub struct UtxoSetView {
 }
 
 impl UtxoSetView {
-    fn of(set: &UtxoSet, state: &str) -> Self {
-        Self {
-            state: state.into(),
-            applied: set.last.as_ref().map(BlockReport::of),
-            outputs: Some(set.coins),
-            transactions: Some(set.transactions),
-            value: Some(set.amount.to_string()),
-            muhash: set.digest(),
-            ..Self::default()
-        }
+    fn new(state: UtxoSetState, set: &UtxoSet) -> Self {
+        let set = UtxoSetReport { muhash: set.digest(), ..UtxoSetReport::without_hash(set) };
+        Self { state, set: Some(set), ..Self::default() }
     }
 }
 
@@ -57,15 +60,17 @@ pub(crate) type Counting = Task<UtxoSetView>;
 
 impl Counting {
     fn view(&self) -> UtxoSetView {
-        let with_state = |state: &str| UtxoSetView { state: state.into(), ..UtxoSetView::default() };
+        let with_state = |state| UtxoSetView { state, ..UtxoSetView::default() };
         match self.look() {
-            (TaskState::None, _) => with_state("none"),
+            (TaskState::None, _) => UtxoSetView::default(),
             (TaskState::Running, progress) => {
                 let (done, total) = progress.get();
-                UtxoSetView { done, total, ..with_state("counting") }
+                UtxoSetView { done, total, ..with_state(UtxoSetState::Counting) }
             }
             (TaskState::Done(view), _) => view,
-            (TaskState::Failed(error), _) => UtxoSetView { error: Some(error), ..with_state("failed") },
+            (TaskState::Failed(error), _) => {
+                UtxoSetView { error: Some(error), ..with_state(UtxoSetState::Failed) }
+            }
         }
     }
 }
@@ -76,7 +81,7 @@ async fn counted(node: Node, progress: Progress) -> Result<UtxoSetView, String> 
         ControlFlow::Continue(())
     };
     let set = node.store().utxo_set(true, Arc::new(note)).await.map_err(|error| error.to_string())?;
-    Ok(UtxoSetView::of(&set, "counted"))
+    Ok(UtxoSetView::new(UtxoSetState::Counted, &set))
 }
 
 /// The UTXO set
@@ -89,7 +94,7 @@ async fn counted(node: Node, progress: Progress) -> Result<UtxoSetView, String> 
 pub(crate) async fn utxo_set(State(service): State<Service>) -> Result<Json<UtxoSetView>, Problem> {
     let kept = service.node.store().rolling_utxo_set().await?.filter(|set| set.hash.is_some());
     Ok(Json(match kept {
-        Some(set) => UtxoSetView::of(&set, "kept"),
+        Some(set) => UtxoSetView::new(UtxoSetState::Kept, &set),
         None => service.counting.view(),
     }))
 }

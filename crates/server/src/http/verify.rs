@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use sapwood_types::ChainPoint;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,7 +18,7 @@ use super::{
     problem::{AdminProblems, ReadProblems},
     task::{Progress, Task, TaskState},
 };
-use crate::{Node, status::report::BlockReport};
+use crate::Node;
 
 /// What a verification found, or how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -29,7 +30,7 @@ pub struct VerifyView {
     /// About how many records there are.
     pub total: u64,
     /// The last applied block when it began. `None` before the first block.
-    pub applied: Option<BlockReport>,
+    pub applied: Option<ChainPoint>,
     /// Whether nothing is broken. `None` until it is done.
     pub clean: Option<bool>,
     /// Records that were checked.
@@ -85,7 +86,7 @@ async fn verified(node: Node, progress: Progress) -> Result<VerifyView, String> 
     outside.damaged.iter().for_each(|problem| report.problem(problem.clone()));
     Ok(VerifyView {
         state: "done".into(),
-        applied: applied.as_ref().map(BlockReport::of),
+        applied: applied.map(Into::into),
         clean: Some(report.is_clean()),
         records: report.records,
         index_entries: report.index_entries,

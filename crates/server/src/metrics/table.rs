@@ -1,11 +1,13 @@
 //! Every metric that comes from the report: where its value stands.
 
 use sapwood_chain::TimingSummary;
+use sapwood_ledger::EngineWrites;
 use sapwood_pruner::{HoldStatus, PolicyOrigin};
 use sapwood_rules::{Policy, PolicyField};
+use sapwood_types::Height;
 
 use super::Kind::{self, Counter, Gauge};
-use crate::status::{SourceReport, StatusReport, report::EngineWritesReport};
+use crate::status::{SourceReport, StatusReport};
 
 /// The values of labels, in the order of the labels, and the value.
 pub type Value = (Vec<String>, f64);
@@ -46,8 +48,8 @@ fn count(value: u64) -> Vec<Value> {
     one(value as f64)
 }
 
-fn height(value: Option<u32>) -> Vec<Value> {
-    maybe(value.map(f64::from))
+fn height(value: Option<Height>) -> Vec<Value> {
+    maybe(value.map(|height| height.0.into()))
 }
 
 /// The recent percentiles of one kind of work, in seconds.
@@ -94,7 +96,7 @@ fn source(report: &StatusReport, read: impl FnOnce(&SourceReport) -> Option<f64>
 }
 
 /// A number of what the engine wrote, if it counts it.
-fn writes(report: &StatusReport, read: impl FnOnce(&EngineWritesReport) -> Option<f64>) -> Vec<Value> {
+fn writes(report: &StatusReport, read: impl FnOnce(&EngineWrites) -> Option<f64>) -> Vec<Value> {
     maybe(report.engine_writes.as_ref().and_then(read))
 }
 
@@ -134,7 +136,11 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &["state"],
         "1 for the state the chain is in, 0 for the others",
-        |r| labelled(STATES.into_iter().map(|state| (state, f64::from(u8::from(state == r.chain.state))))),
+        |r| {
+            labelled(
+                STATES.into_iter().map(|state| (state, f64::from(u8::from(state == r.chain.state.name())))),
+            )
+        },
     ),
     metric("sapwood_tip_height", Gauge, &[], "Height of the last block of the source's best chain", |r| {
         height(r.chain.tip.as_ref().map(|block| block.height))
@@ -146,7 +152,7 @@ pub const OURS: &[Metric] = &[
         "1 for how the node and its source get on, 0 for the others. Missing without a source",
         |r| {
             let states = sapwood_chain::SourceState::ALL.map(sapwood_chain::SourceState::name);
-            let is = |source: &SourceReport, state| f64::from(u8::from(source.state == state));
+            let is = |source: &SourceReport, state| f64::from(u8::from(source.state.name() == state));
             let source = r.chain.source.as_ref();
             source
                 .map(|source| labelled(states.into_iter().map(|state| (state, is(source, state)))))
@@ -158,7 +164,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Greatest height the source knows of: headers, refused blocks with what is built on them and blocks behind a gap included",
-        |r| source(r, |source| source.best_height.map(f64::from)),
+        |r| source(r, |source| source.best_height.map(|height| height.0.into())),
     ),
     metric(
         "sapwood_source_contact_seconds",
@@ -203,7 +209,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Height of the block at which the source's chain cannot be followed further. Missing if there is none",
-        |r| source(r, |source| source.refused.as_ref().map(|refused| f64::from(refused.height))),
+        |r| source(r, |source| source.refused.as_ref().map(|refused| f64::from(refused.height.0))),
     ),
     metric(
         "sapwood_refused_block_descendants",
@@ -231,7 +237,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Lowest height a rollback can reach, while the source's chain leaves the applied one below it. Missing otherwise",
-        |r| source(r, |source| source.below_floor.as_ref().map(|below| f64::from(below.floor))),
+        |r| source(r, |source| source.below_floor.as_ref().map(|below| f64::from(below.floor.0))),
     ),
     metric(
         "sapwood_last_block_seconds",
@@ -548,7 +554,7 @@ pub const OURS: &[Metric] = &[
         Gauge,
         &[],
         "Bytes written to log and files for each byte the engine was asked to write, since the start",
-        |r| writes(r, |writes| writes.amplification),
+        |r| maybe(r.write_amplification),
     ),
     metric("sapwood_resident_memory_bytes", Gauge, &[], "Memory in use", |r| {
         maybe(r.process.resident_bytes.map(|bytes| bytes as f64))

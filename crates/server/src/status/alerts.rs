@@ -3,6 +3,7 @@
 use sapwood_chain::ChainState;
 use sapwood_pruner::{HoldKind, HoldStatus};
 use sapwood_rules::Hold;
+use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -71,14 +72,13 @@ pub struct Readiness {
 
 /// Whether the node is ready: reconciled with its source, able to write, and not too far behind.
 pub(crate) fn readiness(
-    state: ChainState,
     chain: &ChainReport,
     ready_lag: u64,
     no_block_after: Option<f64>,
     refuses_writes: Option<&str>,
 ) -> Readiness {
     let mut reasons = Vec::new();
-    match state {
+    match chain.state {
         ChainState::Resetting => reasons.push("the chain is not reconciled with its source yet".to_owned()),
         ChainState::Stopped => reasons.push("the chain is not followed any more".to_owned()),
         ChainState::Offline => reasons.push("no node runs on this data directory".to_owned()),
@@ -121,7 +121,7 @@ pub(crate) fn alerts(
             alert(Critical, "engine_errors", text);
         }
     }
-    if report.chain.state == ChainState::Stopped.name() {
+    if report.chain.state == ChainState::Stopped {
         alert(Critical, "chain_stopped", "the chain is not followed any more: the log says why".into());
     }
     if let Some(lag) = report.chain.lag_blocks.filter(|lag| *lag > ready_lag) {
@@ -222,29 +222,27 @@ const SILENT_AFTER: u64 = 600;
 
 /// For how many seconds the consumer of a hold has been silent although there were blocks to report. `None` if it has not been, or not
 /// for long.
-fn silent_behind(hold: &HoldStatus, applied: Option<u32>) -> Option<u64> {
-    let behind = applied >= Some(hold.hold.keep_from?.0);
+fn silent_behind(hold: &HoldStatus, applied: Option<Height>) -> Option<u64> {
+    let behind = applied >= Some(hold.hold.keep_from?);
     hold.silent_seconds.filter(|seconds| behind && *seconds >= SILENT_AFTER)
 }
 
 #[cfg(test)]
 mod tests {
-    use sapwood_ledger::Unreadable;
+    use sapwood_chain::{BelowFloor, RefusedBlock, SourceState};
+    use sapwood_ledger::{DiskRoom, Unreadable};
     use sapwood_pruner::{Job, JobCounts, JobDurations, JobId, JobState, Trigger};
-    use sapwood_types::{Height, TxId};
+    use sapwood_sources::Gap;
+    use sapwood_types::{BlockHash, ChainPoint, TxId};
 
     use super::*;
-    use crate::status::{
-        SourceReport,
-        report::{BlockReport, DiskRoomReport, EngineReport},
-        source::{BelowFloorReport, FailingReport, GapReport, RefusedReport},
-    };
+    use crate::status::{SourceReport, report::EngineReport, source::FailingReport};
 
     fn healthy() -> StatusReport {
         let mut report = StatusReport::default();
         report.prune.enabled = true;
-        report.chain.state = "running".into();
-        report.chain.source = Some(SourceReport { state: "following".into(), ..SourceReport::default() });
+        report.chain.state = ChainState::Running;
+        report.chain.source = Some(SourceReport { state: SourceState::Following, ..SourceReport::default() });
         report.chain.last_block_seconds = Some(60.0);
         report
     }
@@ -315,14 +313,14 @@ mod tests {
             EngineReport { part: "tx".into(), stats: [("background_errors".to_owned(), 1)].into() };
         let mut seen: Vec<String> = [
             names(|report| report.engine = vec![background_errors]),
-            names(|report| report.chain.state = "stopped".into()),
+            names(|report| report.chain.state = ChainState::Stopped),
             names(source(|source| source.unreachable = Some(FailingReport::default()))),
             names(source(|source| source.bodies = Some(FailingReport::default()))),
-            names(source(|source| source.refused = Some(RefusedReport::default()))),
+            names(source(|source| source.refused = Some(refused(0, false)))),
             names(source(|source| {
-                source.refused = Some(RefusedReport { descendants: 1, ..RefusedReport::default() });
+                source.refused = Some(refused(1, false));
             })),
-            names(source(|source| source.gap = Some(GapReport::default()))),
+            names(source(|source| source.gap = Some(gap()))),
             names(source(|source| source.below_floor = Some(below_floor()))),
             names(|report| report.chain.last_block_seconds = Some(61.0)),
             names(|report| report.chain.lag_blocks = Some(11)),
@@ -335,7 +333,7 @@ mod tests {
                 report.prune.unreadable = vec![Unreadable { txid: TxId([7; 32]), error: "cut".into() }];
             }),
             names(|report| {
-                report.chain.applied = Some(BlockReport { height: 10, hash: String::new() });
+                report.chain.applied = Some(block(10));
                 report.prune.holds =
                     vec![HoldStatus { silent_seconds: Some(600), ..hold("persister", Some(10), false) }];
             }),
@@ -359,19 +357,33 @@ mod tests {
         assert_eq!(seen, all, "every alert once, and none that is not listed");
     }
 
-    fn room(free_bytes: u64, reserve_bytes: u64) -> Option<DiskRoomReport> {
-        Some(DiskRoomReport { free_bytes, total_bytes: 100, reserve_bytes })
+    fn room(free_bytes: u64, reserve_bytes: u64) -> Option<DiskRoom> {
+        Some(DiskRoom { free_bytes, total_bytes: 100, reserve_bytes })
     }
 
-    fn below_floor() -> BelowFloorReport {
-        BelowFloorReport { floor: 7, tip: BlockReport { height: 9, hash: "00".repeat(32) } }
+    fn block(height: u32) -> ChainPoint {
+        ChainPoint::new(Height(height), BlockHash([0xab; 32]))
+    }
+
+    fn below_floor() -> BelowFloor {
+        BelowFloor { floor: Height(7), tip: block(9) }
+    }
+
+    fn refused(descendants: u32, insisted: bool) -> RefusedBlock {
+        let ChainPoint { height, hash } = block(6);
+        let reason = "the coinbase takes 51".into();
+        RefusedBlock { height, hash, reason, descendants, insisted, attempts: 1 }
+    }
+
+    fn gap() -> Gap {
+        Gap { missing: BlockHash::default(), child: BlockHash::default(), waiting: 3 }
     }
 
     /// What keeps the node from being ready, of a report that is healthy but for one thing.
     fn reasons(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
         let mut report = healthy();
         spoil(&mut report);
-        let ready = readiness(ChainState::Running, &report.chain, 10, Some(60.0), None);
+        let ready = readiness(&report.chain, 10, Some(60.0), None);
         assert_eq!(ready.ready, ready.reasons.is_empty());
         ready.reasons
     }
@@ -382,16 +394,8 @@ mod tests {
         let quiet = reasons(|report| report.chain.last_block_seconds = Some(61.0)).join("");
         assert!(quiet.contains("the last block came 61 s ago"), "{quiet}");
         let allowed = ChainReport { last_block_seconds: Some(1e9), ..healthy().chain };
-        assert!(readiness(ChainState::Running, &allowed, 10, None, None).ready, "a chain that may be quiet");
+        assert!(readiness(&allowed, 10, None, None).ready, "a chain that may be quiet");
         let failing = FailingReport { seconds: 7.0, attempts: 3, error: "refused by the peer".into() };
-        let refused = |descendants, insisted| RefusedReport {
-            height: 6,
-            hash: "ab".repeat(32),
-            reason: "the coinbase takes 51".into(),
-            descendants,
-            insisted,
-            attempts: 1,
-        };
         let said = |source_report: fn(&mut SourceReport, FailingReport)| {
             let failing = failing.clone();
             reasons(source(move |report| source_report(report, failing))).join("\n")
@@ -408,10 +412,7 @@ mod tests {
             [""; 0],
             "a block that nobody builds on is one that everybody refuses"
         );
-        assert!(
-            reasons(source(|source| source.gap = Some(GapReport::default())))[0]
-                .contains("not in the source")
-        );
+        assert!(reasons(source(|source| source.gap = Some(gap())))[0].contains("not in the source"));
         assert!(
             reasons(source(|source| source.below_floor = Some(below_floor())))[0].contains("below height 7")
         );
@@ -423,8 +424,7 @@ mod tests {
     fn m4_a_refused_block_is_critical_only_if_the_source_goes_on_with_it() {
         let alert = |descendants, insisted| {
             let mut report = healthy();
-            let refused = RefusedReport { descendants, insisted, ..RefusedReport::default() };
-            source(|source| source.refused = Some(refused))(&mut report);
+            source(|source| source.refused = Some(refused(descendants, insisted)))(&mut report);
             let mut found = alerts(&report, 10, None, None, &[]);
             let Alert { level, name, text } = found.remove(0);
             assert!(found.is_empty());
@@ -450,7 +450,7 @@ mod tests {
     fn teranode_673_silence_is_an_alert_only_behind_the_chain() {
         let with = |keep_from, silent_seconds, applied| {
             names(|report| {
-                report.chain.applied = Some(BlockReport { height: applied, hash: String::new() });
+                report.chain.applied = Some(block(applied));
                 report.prune.holds =
                     vec![HoldStatus { silent_seconds, ..hold("persister", Some(keep_from), false) }];
             })
@@ -465,7 +465,7 @@ mod tests {
     fn the_worst_comes_first() {
         let mut report = healthy();
         report.prune.enabled = false;
-        report.chain.state = "stopped".into();
+        report.chain.state = ChainState::Stopped;
         let levels: Vec<AlertLevel> =
             alerts(&report, 10, Some(60.0), None, &[]).iter().map(|alert| alert.level).collect();
         assert_eq!(levels, [AlertLevel::Critical, AlertLevel::Warning]);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_chain::TimingSummary;
-use sapwood_ledger::{DiskRoom, EngineWrites};
+use sapwood_chain::{ChainState, TimingSummary};
+use sapwood_ledger::{DiskRoom, EngineWrites, TableStats, UtxoSet};
 use sapwood_pruner::PrunerStatus;
-use sapwood_types::BlockMark;
+use sapwood_types::{ChainPoint, Height};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,7 +34,9 @@ pub struct StatusReport {
     /// What the storage engine tells, by part. Measured every five seconds.
     pub engine: Vec<EngineReport>,
     /// What the storage engine wrote since the start. Measured every five seconds. `None` if the engine does not count it.
-    pub engine_writes: Option<EngineWritesReport>,
+    pub engine_writes: Option<EngineWrites>,
+    /// Bytes written to log and files for each byte that was asked for. `None` before the first write, or if the engine does not count it.
+    pub write_amplification: Option<f64>,
     /// What the process takes.
     pub process: ProcessReport,
     /// Whether the node is ready, and if not, why.
@@ -87,43 +89,39 @@ pub struct FeaturesReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UtxoSetReport {
     /// The last applied block it is of. `None` before the first block.
-    pub applied: Option<BlockReport>,
+    pub applied: Option<ChainPoint>,
     /// Outputs in it.
     pub outputs: u64,
     /// Transactions that have one.
     pub transactions: u64,
     /// What they are worth together in the chain's smallest unit, as a decimal text.
     pub value: String,
-    /// Its hash, as Bitcoin Core's `gettxoutsetinfo muhash` prints it. `None` if heavy statistics are turned off.
+    /// Its hash, as Bitcoin Core's `gettxoutsetinfo muhash` prints it. `None` if it is not kept, or heavy statistics are turned off.
     pub muhash: Option<String>,
 }
 
-/// A block.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BlockReport {
-    /// Its height.
-    pub height: u32,
-    /// Its hash.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub hash: String,
-}
-
-impl BlockReport {
-    /// The block with this mark.
-    pub fn of(mark: &BlockMark) -> Self {
-        Self { height: mark.height.0, hash: mark.hash.to_string() }
+impl UtxoSetReport {
+    /// What there is to say about a set without computing its hash, which takes milliseconds.
+    pub(crate) fn without_hash(set: &UtxoSet) -> Self {
+        Self {
+            applied: set.last.map(Into::into),
+            outputs: set.coins,
+            transactions: set.transactions,
+            value: set.amount.to_string(),
+            muhash: None,
+        }
     }
 }
 
 /// How far the chain is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChainReport {
-    /// Whether it is being followed: `resetting`, `catching_up`, `running`, `reorganising`, `stalled` or `stopped`.
-    pub state: String,
+    /// Whether it is being followed.
+    pub state: ChainState,
     /// The last block of the source's best chain. `None` if there is no source, or it has no block.
-    pub tip: Option<BlockReport>,
+    pub tip: Option<ChainPoint>,
     /// The last applied block.
-    pub applied: Option<BlockReport>,
+    pub applied: Option<ChainPoint>,
     /// Blocks the source knows of and that are not applied, as far as `source.best_height`. `None` if that is not known.
     pub lag_blocks: Option<u64>,
     /// Seconds since a block was applied last. After a restart, by the time in the last applied block until another one is applied; if it has
@@ -134,7 +132,7 @@ pub struct ChainReport {
     /// How long catching up will take, if there is something to catch up on and the speed is known.
     pub catch_up_seconds: Option<f64>,
     /// The lowest height a rollback can reach.
-    pub rollback_floor: Option<u32>,
+    pub rollback_floor: Option<Height>,
     /// Blocks that were handed over and wait to be applied.
     pub queued: u64,
     /// Applying blocks.
@@ -186,25 +184,7 @@ pub struct DiskReport {
     /// Above this there is an alert.
     pub limit_bytes: Option<u64>,
     /// The room on the file system that holds the store. `None` if the store is on none, or it cannot be read.
-    pub room: Option<DiskRoomReport>,
-}
-
-/// The room on the file system that holds the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DiskRoomReport {
-    /// Bytes this process may still write.
-    pub free_bytes: u64,
-    /// The size of the file system in bytes.
-    pub total_bytes: u64,
-    /// Bytes that have to stay free: with less, no block is applied. 0 if that is turned off.
-    pub reserve_bytes: u64,
-}
-
-impl From<DiskRoom> for DiskRoomReport {
-    fn from(room: DiskRoom) -> Self {
-        let DiskRoom { free_bytes, total_bytes, reserve_bytes } = room;
-        Self { free_bytes, total_bytes, reserve_bytes }
-    }
+    pub room: Option<DiskRoom>,
 }
 
 /// What the storage engine tells about one part.
@@ -216,36 +196,9 @@ pub struct EngineReport {
     pub stats: BTreeMap<String, u64>,
 }
 
-/// What the storage engine wrote to the device since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct EngineWritesReport {
-    /// Bytes of the writes that were asked for: records, indexes, undo and state.
-    pub applied_bytes: u64,
-    /// Bytes written to the write-ahead log.
-    pub log_bytes: u64,
-    /// How often the log was synced to the device.
-    pub log_syncs: u64,
-    /// Bytes written by flushes of memory to files.
-    pub flush_bytes: u64,
-    /// Bytes written by compactions of files.
-    pub compaction_bytes: u64,
-    /// Bytes read by compactions of files.
-    pub compaction_read_bytes: u64,
-    /// Bytes written to log and files for each byte that was asked for. `None` before the first write.
-    pub amplification: Option<f64>,
-}
-
-impl From<EngineWrites> for EngineWritesReport {
-    fn from(writes: EngineWrites) -> Self {
-        Self {
-            applied_bytes: writes.applied_bytes,
-            log_bytes: writes.log_bytes,
-            log_syncs: writes.log_syncs,
-            flush_bytes: writes.flush_bytes,
-            compaction_bytes: writes.compaction_bytes,
-            compaction_read_bytes: writes.compaction_read_bytes,
-            amplification: writes.amplification(),
-        }
+impl EngineReport {
+    pub(crate) fn new(stats: &TableStats) -> Self {
+        Self { part: stats.table.name().into(), stats: stats.numbers() }
     }
 }
 

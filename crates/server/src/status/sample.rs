@@ -19,8 +19,7 @@ use sapwood_types::BlockMark;
 use super::{
     History, StatusReport, alerts, disk,
     report::{
-        BlockReport, ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport,
-        UtxoSetReport,
+        ChainReport, CountsReport, DiskReport, EngineReport, FeaturesReport, NodeReport, UtxoSetReport,
     },
     source::SourceReport,
 };
@@ -129,7 +128,7 @@ impl Sampler {
             Err(error) => Some(error.to_string()),
         };
         let no_block_after = self.parts.no_block_after.map(|after| after.as_secs_f64());
-        let (chain, state) = self.chain(&mut memory, no_block_after, &mut problems).await;
+        let chain = self.chain(&mut memory, no_block_after, &mut problems).await;
         let counts = problems.note(self.parts.store.counts().await);
         let utxo_set = self.utxo_set(&mut memory, &mut problems).await;
         let prune = self.prune(&mut problems).await;
@@ -139,11 +138,9 @@ impl Sampler {
         let mut disk = engine.disk.clone();
         disk.without_pruning_bytes = disk.total_bytes.saturating_add(prune.totals.bytes_freed);
         disk.limit_bytes = self.parts.disk_limit;
-        disk.room = room.map(Into::into);
-        let part =
-            |stats: &TableStats| EngineReport { part: stats.table.name().into(), stats: stats.numbers() };
+        disk.room = room;
         let ready_lag = self.parts.ready_lag;
-        let ready = alerts::readiness(state, &chain, ready_lag, no_block_after, refuses_writes.as_deref());
+        let ready = alerts::readiness(&chain, ready_lag, no_block_after, refuses_writes.as_deref());
         let mut report = StatusReport {
             at_ms: unix_time(SystemTime::now()).as_millis() as u64,
             node: self.node(utxo_set.as_ref()),
@@ -158,8 +155,9 @@ impl Sampler {
             },
             disk,
             prune,
-            engine: engine.stats.iter().map(part).collect(),
-            engine_writes: engine.writes.map(Into::into),
+            engine: engine.stats.iter().map(EngineReport::new).collect(),
+            engine_writes: engine.writes,
+            write_amplification: engine.writes.and_then(|writes| writes.amplification()),
             process: disk::process(),
             ready,
             alerts: Vec::new(),
@@ -203,7 +201,7 @@ impl Sampler {
         memory: &mut Memory,
         no_block_after: Option<f64>,
         problems: &mut Problems,
-    ) -> (ChainReport, sapwood_chain::ChainState) {
+    ) -> ChainReport {
         let chain = &self.parts.chain;
         let progress = self.parts.progress.as_ref().map(|progress| progress.borrow().clone());
         let left = progress.as_ref().filter(|progress| progress.behind() > 0).and_then(Progress::left);
@@ -217,27 +215,23 @@ impl Sampler {
         let figures = chain.figures();
         let (blocks_per_second, transactions_per_second) =
             memory.rates(figures.apply.count, figures.transactions);
-        let state = chain.events().state();
         let silent = no_block_after.is_some_and(|limit| last_block_seconds > Some(limit));
-        let report = ChainReport {
-            state: state.name().into(),
-            tip: health
-                .and_then(|health| health.tip)
-                .map(|tip| BlockReport { height: tip.height.0, hash: tip.hash.to_string() }),
+        ChainReport {
+            state: chain.events().state(),
+            tip: health.and_then(|health| health.tip),
             lag_blocks: health.and_then(|health| health.lag(applied.map(|applied| applied.height))),
             last_block_seconds,
             source: health.map(|health| SourceReport::new(health, silent)),
-            applied: applied.as_ref().map(BlockReport::of),
+            applied: applied.map(Into::into),
             catch_up_seconds: left.map(|left| left.as_secs_f64()),
-            rollback_floor: floor.map(|floor| floor.0),
+            rollback_floor: floor,
             queued: figures.queued as u64,
             apply: figures.apply,
             rollback: figures.rollback,
             transactions: figures.transactions,
             blocks_per_second,
             transactions_per_second,
-        };
-        (report, state)
+        }
     }
 
     /// Seconds since the last block: since it was applied, or, where an earlier process did that, by the time in it.
@@ -259,13 +253,7 @@ impl Sampler {
     /// The UTXO set, if it is kept. Its hash takes a few milliseconds, so it is computed only when the set has changed.
     async fn utxo_set(&self, memory: &mut Memory, problems: &mut Problems) -> Option<UtxoSetReport> {
         let set = problems.note(self.parts.store.rolling_utxo_set().await)?;
-        let mut report = UtxoSetReport {
-            applied: set.last.as_ref().map(BlockReport::of),
-            outputs: set.coins,
-            transactions: set.transactions,
-            value: set.amount.to_string(),
-            muhash: None,
-        };
+        let mut report = UtxoSetReport::without_hash(&set);
         if self.heavy.load(Relaxed) {
             let known = memory.utxo_set.as_ref().filter(|known| {
                 (&known.applied, known.outputs, &known.value)

@@ -2,24 +2,26 @@
 
 use std::time::Instant;
 
-use sapwood_chain::{Failing, SourceHealth, SourceState};
+use sapwood_chain::{BelowFloor, Failing, RefusedBlock, SourceHealth, SourceState};
 use sapwood_pruner::text::counted;
+use sapwood_sources::Gap;
+use sapwood_types::Height;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     alerts::{Alert, AlertLevel},
-    report::{BlockReport, ChainReport},
+    report::ChainReport,
 };
 
 /// How the node and its source get on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceReport {
-    /// In a word: `opening`, `following`, `silent`, `unreachable`, `refused`, `gap` or `below_floor`.
-    pub state: String,
+    /// In a word.
+    pub state: SourceState,
     /// The greatest height the source knows of: headers without blocks, refused blocks with what is built on them and blocks behind a gap
     /// included. `None` until the source was asked, or if it has no block.
-    pub best_height: Option<u32>,
+    pub best_height: Option<Height>,
     /// Seconds since the source answered last. `None` if it never did.
     pub last_contact_seconds: Option<f64>,
     /// How often the source failed to answer since the start.
@@ -29,11 +31,11 @@ pub struct SourceReport {
     /// The place for bodies of large transactions cannot be written. `None` if it can.
     pub bodies: Option<FailingReport>,
     /// The block at which the source's chain cannot be followed further. `None` if there is none.
-    pub refused: Option<RefusedReport>,
+    pub refused: Option<RefusedBlock>,
     /// Blocks the source has and that cannot be connected. `None` if there are none.
-    pub gap: Option<GapReport>,
+    pub gap: Option<Gap>,
     /// The source's chain left the applied one below the lowest height a rollback can reach. `None` if it did not.
-    pub below_floor: Option<BelowFloorReport>,
+    pub below_floor: Option<BelowFloor>,
 }
 
 /// Something that failed and is tried again.
@@ -54,46 +56,6 @@ impl From<&Failing> for FailingReport {
     }
 }
 
-/// A block that cannot be applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RefusedReport {
-    /// Its height.
-    pub height: u32,
-    /// Its hash.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub hash: String,
-    /// Why it cannot be applied.
-    pub reason: String,
-    /// How many blocks are built on it, one after the other.
-    pub descendants: u32,
-    /// Whether the source stands by it, as a node does whose active chain has it.
-    pub insisted: bool,
-    /// How often it was tried.
-    pub attempts: u32,
-}
-
-/// Blocks whose parent the source does not have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct GapReport {
-    /// The block that is missing.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub missing: String,
-    /// The block that names it as its parent.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub child: String,
-    /// How many blocks wait for it, one after the other.
-    pub waiting: u32,
-}
-
-/// A chain that cannot be reached by a rollback.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BelowFloorReport {
-    /// The lowest height a rollback can reach.
-    pub floor: u32,
-    /// The last block of the source.
-    pub tip: BlockReport,
-}
-
 impl SourceReport {
     /// What is known of a source. `silent` says that no block came for longer than the operator allows.
     pub(crate) fn new(health: &SourceHealth, silent: bool) -> Self {
@@ -103,29 +65,15 @@ impl SourceReport {
             state => state,
         };
         Self {
-            state: state.name().into(),
-            best_height: health.best_height.map(|height| height.0),
+            state,
+            best_height: health.best_height,
             last_contact_seconds: health.last_contact.map(seconds),
             errors: health.errors,
             unreachable: health.unreachable.as_ref().map(FailingReport::from),
             bodies: health.bodies.as_ref().map(FailingReport::from),
-            refused: health.refused.as_ref().map(|refused| RefusedReport {
-                height: refused.height.0,
-                hash: refused.hash.to_string(),
-                reason: refused.reason.clone(),
-                descendants: refused.descendants,
-                insisted: refused.insisted,
-                attempts: refused.attempts,
-            }),
-            gap: health.gap.map(|gap| GapReport {
-                missing: gap.missing.to_string(),
-                child: gap.child.to_string(),
-                waiting: gap.waiting,
-            }),
-            below_floor: health.below_floor.map(|below| BelowFloorReport {
-                floor: below.floor.0,
-                tip: BlockReport { height: below.tip.height.0, hash: below.tip.hash.to_string() },
-            }),
+            refused: health.refused.clone(),
+            gap: health.gap,
+            below_floor: health.below_floor,
         }
     }
 }
@@ -148,7 +96,7 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
         alert(AlertLevel::Critical, "bodies_unreachable", text);
     }
     if let Some(refused) = &source.refused {
-        let RefusedReport { height, hash, reason, descendants, insisted, .. } = refused;
+        let RefusedBlock { height, hash, reason, descendants, insisted, .. } = refused;
         let (level, name) = match *insisted || *descendants > 0 {
             true => (AlertLevel::Critical, "block_refused"),
             false => (AlertLevel::Warning, "lone_block_refused"),
@@ -164,7 +112,7 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
         );
         alert(level, name, text);
     }
-    if let Some(GapReport { missing, child, waiting }) = &source.gap {
+    if let Some(Gap { missing, child, waiting }) = &source.gap {
         let text = format!(
             "block {missing} is not in the source, which has {} on top of it; the first is {child}. Bring the missing block \
              files back",
@@ -172,7 +120,7 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
         );
         alert(AlertLevel::Critical, "source_gap", text);
     }
-    if let Some(BelowFloorReport { floor, tip }) = &source.below_floor {
+    if let Some(BelowFloor { floor, tip }) = &source.below_floor {
         let text = format!(
             "the source's chain, which ends with block {} ({}), leaves the applied one below height {floor}, the lowest a \
              rollback can reach. If that chain is the right one, import it into a new data directory; if not, check the \

@@ -158,7 +158,7 @@ async fn run_in_browser(script: &str) {
     let served = tokio::spawn(listener.serve(router, running.stop.clone(), Duration::from_secs(5)));
 
     let mut status = running.node.status().await;
-    while status.chain.applied.as_ref().is_none_or(|applied| applied.height < 40) {
+    while status.chain.applied.as_ref().is_none_or(|applied| applied.height.0 < 40) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         status = running.node.status().await;
     }

@@ -111,7 +111,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
     ("/engine_writes/flush_bytes", "sapwood_engine_flush_bytes_total", 1.0),
     ("/engine_writes/compaction_bytes", "sapwood_engine_compaction_bytes_total", 1.0),
     ("/engine_writes/compaction_read_bytes", "sapwood_engine_compaction_read_bytes_total", 1.0),
-    ("/engine_writes/amplification", "sapwood_engine_write_amplification", 1.0),
+    ("/write_amplification", "sapwood_engine_write_amplification", 1.0),
     ("/process/resident_bytes", "sapwood_resident_memory_bytes", 1.0),
 ];
 
@@ -243,7 +243,7 @@ async fn every_number_of_the_status_is_scraped_with_the_same_value() {
     );
     assert_eq!(number("/counts/created"), number("/counts/unspent") + number("/counts/spent"));
     assert!(number("/counts/spent") >= 2.0, "two outputs were spent, one of them by a pruned transaction");
-    assert!(number("/engine_writes/applied_bytes") > 0.0 && number("/engine_writes/amplification") > 0.0);
+    assert!(number("/engine_writes/applied_bytes") > 0.0 && number("/write_amplification") > 0.0);
     assert!(number("/disk/room/free_bytes") > 0.0);
     let freed = number("/disk/without_pruning_bytes") - number("/disk/total_bytes");
     assert_eq!(freed, number("/prune/totals/bytes_freed"));
