@@ -167,7 +167,7 @@ impl Chain {
         }
     }
 
-    /// Stores transactions at a height, the bodies of large ones first: see [`StoreWrite::create`](sapwood_ledger::StoreWrite::create).
+    /// Stores transactions at a height, the bodies of large ones first: see [`Ledger::create`](sapwood_ledger::Ledger::create).
     /// If one of the bodies cannot be kept, nothing is written.
     pub async fn create(
         &self,

@@ -215,8 +215,8 @@ impl Shared {
     async fn seconds_since_due(&self, due_at: Height) -> Result<Option<u64>, StoreError> {
         let (last, lowest) = (self.store.last_applied().await?, self.store.undoable_from().await?);
         let (Some(last), Some(lowest)) = (last, lowest) else { return Ok(None) };
-        let from = block_times::at(&*self.store, due_at.max(lowest)).await?;
-        let to = block_times::at(&*self.store, last.height).await?;
+        let from = block_times::at(&self.store, due_at.max(lowest)).await?;
+        let to = block_times::at(&self.store, last.height).await?;
         Ok(from.zip(to).map(|(from, to)| to.saturating_sub(from)))
     }
 

@@ -330,7 +330,8 @@ mod tests {
         let read = serde_json::from_str::<Policy>;
         let thousand = Policy { retention: 1000, unmined_retention: 500, ..Policy::default() };
         assert_eq!(read(r#"{"retention": 1000}"#).unwrap(), thousand);
-        assert_eq!(read(&serde_json::to_string(&thousand).unwrap()).unwrap(), thousand);
+        let written = serde_json::to_string(&thousand).unwrap();
+        assert_eq!(read(&written).unwrap(), thousand);
         assert!(read(r#"{"retenton": 1000}"#).unwrap_err().to_string().contains("retenton"));
     }
 

@@ -108,7 +108,7 @@ fn output_line(output: &OutputView) -> String {
 /// A transaction.
 pub(crate) fn tx(tx: &TxView) -> String {
     let mut facts = Facts::default();
-    facts.add("transaction", &tx.txid);
+    facts.add("transaction", tx.txid);
     let state = match (tx.conflicting_since, tx.mined_at, tx.unmined_since) {
         (Some(since), ..) => format!("lost against another transaction at {}", figure(since)),
         (None, Some(height), _) => format!("mined at {}", figure(height)),

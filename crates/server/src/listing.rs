@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sapwood_chain::block_times;
-use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Order, StoreError, Unreadable};
+use sapwood_ledger::{AddressKind, AddressQuery, Cursor, Ledger, Order, StoreError, Unreadable};
 use sapwood_types::{AddressHash, Height};
 
 use crate::{

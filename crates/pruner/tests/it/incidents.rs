@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use sapwood_conformance::fixtures::{burn, by, child, coin, op, small};
-use sapwood_ledger::{
-    ApplyError, ApplyOptions, CreateRequest, InputRefusal, error::TxProblem,
-};
+use sapwood_ledger::{ApplyError, ApplyOptions, CreateRequest, InputRefusal, error::TxProblem};
 use sapwood_pruner::{HoldStatus, JobState, PrunerOptions, StopReason, Trigger};
 use sapwood_rules::SpendRefusal;
 use sapwood_types::{Block, BlockHash, Height, Slot, Tx};

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use sapwood_chain::{ApplyMode, ChainOptions};
 use sapwood_engine_rocksdb::{Durability, Options};
-use sapwood_ledger::{AddressIndexing, RollbackMode};
+use sapwood_ledger::{AddressIndexing, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, S3Config, S3Credentials, span};
 use sapwood_rules::{Policy, PolicyChange};
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};

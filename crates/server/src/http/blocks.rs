@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::{Json, extract::State};
 use sapwood_chain::block_times;
-use sapwood_ledger::{Order, Store};
+use sapwood_ledger::{Ledger, Order};
 use sapwood_types::{BlockHash, Height, Undo};
 use serde::Deserialize;
 use tokio::sync::Mutex;
