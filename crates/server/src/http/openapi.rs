@@ -3,7 +3,10 @@
 use axum::Json;
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+    openapi::{
+        RefOr, Schema,
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
 };
 
 use super::{blocks, consumers, events, policy, prune, reads, state, utxo_set, verify};
@@ -28,7 +31,7 @@ use super::{blocks, consumers, events, policy, prune, reads, state, utxo_set, ve
         verify::begin, verify::found, verify::body,
         utxo_set::utxo_set, utxo_set::count,
     ),
-    modifiers(&Tokens),
+    modifiers(&Tokens, &PartsOfOthers),
     tags(
         (name = "Status", description = "How the node is doing"),
         (name = "Read", description = "What is stored"),
@@ -46,6 +49,18 @@ impl Modify for Tokens {
         let components = openapi.components.get_or_insert_default();
         for name in ["read", "admin"] {
             components.add_security_scheme(name, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        }
+    }
+}
+
+struct PartsOfOthers;
+
+/// A hold is part of its status, which has more fields. That a request with unknown fields is refused cannot be said of both.
+impl Modify for PartsOfOthers {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let schemas = openapi.components.get_or_insert_default().schemas.get_mut("Hold");
+        if let Some(RefOr::T(Schema::Object(hold))) = schemas {
+            hold.additional_properties = None;
         }
     }
 }

@@ -27,6 +27,8 @@ function numbersOf(status) {
     else if (value && typeof value === "object") for (const [name, inside] of Object.entries(value)) { allow(name); walk(inside); }
   };
   walk(status);
+  // How long a job took is the sum of its parts.
+  for (const job of status.prune.newest_jobs) write(Object.values(job.seconds).reduce((all, seconds) => all + seconds));
   // How far a hold is behind is the difference of two heights.
   for (const hold of status.prune.holds) if (hold.keep_from != null) write(Math.abs(status.chain.applied.height - hold.keep_from));
   return allowed;
