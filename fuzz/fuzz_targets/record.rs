@@ -4,25 +4,25 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use sapwood_types::{
-    DecodeError, MasterPage, OutputPage, TxId, TxRecord,
+    DecodeError, FirstPage, FurtherPage, TxId, TxRecord,
     codec::{Reader, Writer},
 };
 
 fn read(data: &[u8]) -> Result<TxRecord, DecodeError> {
     let mut from = Reader::new(Bytes::copy_from_slice(data));
-    let master = MasterPage::decode(from.sized("first page")?)?;
-    let mut extras = Vec::new();
+    let first = FirstPage::new(&from.sized("first page")?);
+    let mut further = Vec::new();
     while from.left() > 0 {
-        extras.push(OutputPage::decode(from.sized("further page")?)?);
+        further.push(FurtherPage::decode(from.sized("further page")?)?);
     }
-    TxRecord::assemble(TxId::default(), &master, &extras)
+    TxRecord::assemble(TxId::default(), &first, &further)
 }
 
 fn write(record: &TxRecord) -> Vec<u8> {
-    let (master, extras) = record.to_pages();
+    let (first, further) = record.to_pages();
     let mut to = Writer::default();
-    to.sized(&master.encode());
-    extras.iter().for_each(|extra| to.sized(&extra.encode()));
+    to.sized(first.bytes());
+    further.iter().for_each(|page| to.sized(&page.encode()));
     to.finish()
 }
 

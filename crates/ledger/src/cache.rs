@@ -2,14 +2,14 @@
 //! at the moment, never older than what is written.
 
 use quick_cache::{Weighter, sync::Cache};
-use sapwood_types::{StoredMaster, TxId};
+use sapwood_types::{FirstPage, TxId};
 
 /// Roughly what a record weighs in memory.
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<TxId, StoredMaster> for Weight {
-    fn weight(&self, _: &TxId, page: &StoredMaster) -> u64 {
+impl Weighter<TxId, FirstPage> for Weight {
+    fn weight(&self, _: &TxId, page: &FirstPage) -> u64 {
         /// The key, the cache's own entry, and what the allocator rounds up.
         const OVERHEAD: usize = 150;
         (OVERHEAD + page.bytes().len()) as u64
@@ -17,7 +17,7 @@ impl Weighter<TxId, StoredMaster> for Weight {
 }
 
 pub(crate) struct RecordCache {
-    pages: Cache<TxId, StoredMaster, Weight>,
+    pages: Cache<TxId, FirstPage, Weight>,
 }
 
 impl RecordCache {
@@ -26,11 +26,11 @@ impl RecordCache {
         Self { pages: Cache::with_weighter((bytes / TYPICAL) as usize, bytes, Weight) }
     }
 
-    pub(crate) fn get(&self, txid: &TxId) -> Option<StoredMaster> {
+    pub(crate) fn get(&self, txid: &TxId) -> Option<FirstPage> {
         self.pages.get(txid)
     }
 
-    pub(crate) fn put(&self, txid: TxId, page: StoredMaster) {
+    pub(crate) fn put(&self, txid: TxId, page: FirstPage) {
         self.pages.insert(txid, page);
     }
 

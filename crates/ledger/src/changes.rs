@@ -2,51 +2,71 @@
 //!
 //! Index entries are a function of a page before and after. Nothing keeps them by hand.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use sapwood_rules::{KeepReason, settled, verdict::unsettled};
+use sapwood_rules::{KeepReason, settled_at, verdict::unsettled};
 use sapwood_types::{
-    AddressHash, AllSlots, DecodeError, Height, MasterFront, MasterPage, OutPoint, Output, OutputPage,
-    PAGE_SIZE, Scratch, Slot, StoredMaster, TxHead, TxId, codec::Reader,
+    AddressHash, DecodeError, FirstPage, FurtherPage, Height, OutPoint, OutputRef, PAGE_SIZE, PageView,
+    RecordHeader, RecordView, Scratch, Slot, TxHead, TxId,
 };
 
 use crate::{
     answer::{AddressKind, Counts},
-    working_set::{Entry, PageKey},
+    working_set::PageKey,
 };
 
 /// Changed pages, sorted by key.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// First pages.
-    pub masters: Vec<(TxId, RecordChange)>,
+    pub first: Vec<(TxId, FirstPageChange)>,
     /// Further pages.
-    pub extras: Vec<(PageKey, Entry<OutputPage>)>,
+    pub further: Vec<(PageKey, FurtherPageChange)>,
     /// Whose first pages, close together: they are looked for far more often than found.
     pub(crate) ids: Vec<TxId>,
 }
 
 /// A first page as it was and as it is.
 #[derive(Clone, Debug)]
-pub struct RecordChange {
+pub struct FirstPageChange {
     /// As it was in the store.
-    pub before: Option<Side>,
+    pub before: Option<PageVersion>,
     /// As it is now.
-    pub now: Option<Side>,
+    pub now: Option<PageVersion>,
 }
 
-/// A first page, and what follows from it.
+/// A further page as it was and as it is.
+#[derive(Clone, Debug, Default)]
+pub struct FurtherPageChange {
+    /// As it was in the store.
+    pub before: Option<Arc<FurtherPage>>,
+    /// As it is now.
+    pub now: Option<Arc<FurtherPage>>,
+}
+
+impl FurtherPageChange {
+    /// Whether it is another page than before.
+    pub fn is_changed(&self) -> bool {
+        match (&self.before, &self.now) {
+            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
+            (None, None) => false,
+            _ => true,
+        }
+    }
+}
+
+/// One version of a first page, and what is derived from it.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct PageVersion {
     /// The page.
-    pub stored: StoredMaster,
-    /// What follows from it.
-    pub facts: Facts,
+    pub page: FirstPage,
+    /// What is derived from it.
+    pub derived: Derived,
 }
 
-/// What follows from a first page for indexes, counts and caches.
+/// What is derived from a first page for indexes, counts and caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Derived {
     /// The height at which the record settled.
     pub settled: Option<Height>,
     /// Since when it is unmined.
@@ -86,29 +106,20 @@ impl Blocked {
     }
 }
 
-impl Facts {
-    /// What follows from the page that begins like this.
-    pub fn of(front: &MasterFront) -> Self {
-        Self::of_state(&front.head, front.all_slots())
-    }
-
-    /// What follows from this page.
-    pub fn of_page(page: &MasterPage) -> Self {
-        Self::of_state(&page.head, page.all_slots())
-    }
-
-    fn of_state(head: &TxHead, slots: AllSlots) -> Self {
+impl Derived {
+    /// Derives it from a record.
+    pub fn of(record: RecordView) -> Self {
+        let RecordView { head, slots, .. } = record;
         Self {
-            settled: settled(head, slots),
+            settled: settled_at(record),
             unmined_since: head.unmined_since(),
             preserve_until: head.preserve_until,
             mined_at: head.mined_at(),
-            open: slots.open(),
-            blocked: unsettled(head, slots).as_ref().and_then(Blocked::of),
-            unspent: unspent(slots.first_page()) as u32,
-            spent: spent(slots.first_page()) as u32,
+            open: record.open(),
+            blocked: unsettled(record).as_ref().and_then(Blocked::of),
+            unspent: unspent(slots) as u32,
+            spent: spent(slots) as u32,
             lowest_spender: slots
-                .first_page()
                 .iter()
                 .filter(|slot| slot.spender().is_some())
                 .filter_map(Slot::child_mined_at)
@@ -117,34 +128,46 @@ impl Facts {
     }
 }
 
-impl Side {
-    /// A page, and what follows from it unless that is known.
-    pub(crate) fn of(stored: StoredMaster, facts: Option<Facts>) -> Result<Self, DecodeError> {
-        let facts = match facts {
-            Some(facts) => facts,
-            None => Facts::of(&stored.front()?),
-        };
-        Ok(Self { stored, facts })
+impl PageVersion {
+    /// Derives what there is to derive from a page.
+    pub(crate) fn of(page: FirstPage) -> Result<Self, DecodeError> {
+        let derived = Derived::of(page.header()?.view());
+        Ok(Self { page, derived })
     }
 
-    /// The page is written anew: slots whose spender was mined at or below this height forget who it was. Nothing else follows from
-    /// who it was.
+    /// Writes the page again: slots whose spender was mined at or below this height forget who it was. Nothing is derived from who it was
+    /// but `lowest_spender`, which is not used behind this.
     pub(crate) fn forget(&mut self, settled_below: Height, scratch: &mut Scratch) -> Result<(), DecodeError> {
-        if self.facts.lowest_spender.is_none_or(|lowest| lowest > settled_below) {
+        if self.derived.lowest_spender.is_none_or(|lowest| lowest > settled_below) {
             return Ok(());
         }
-        let mut front = self.stored.front()?;
-        front.slots.iter_mut().for_each(|slot| *slot = slot.settle(settled_below));
-        self.stored = self.stored.with_slots(&front, scratch);
+        let mut header = self.page.header()?;
+        header.slots.iter_mut().for_each(|slot| *slot = slot.settle(settled_below));
+        self.page = self.page.with_slots(&header, scratch);
         Ok(())
     }
 }
 
-impl RecordChange {
-    /// The page before and after, decoded.
-    pub fn pages(&self) -> Result<[Option<MasterPage>; 2], DecodeError> {
-        let page = |side: &Option<Side>| side.as_ref().map(|side| side.stored.page()).transpose();
-        Ok([page(&self.before)?, page(&self.now)?])
+impl FirstPageChange {
+    /// Decodes the headers of the page before and after.
+    pub fn headers(&self) -> Result<[Option<RecordHeader>; 2], DecodeError> {
+        let header = |version: &Option<PageVersion>| version.as_ref().map(|it| it.page.header()).transpose();
+        Ok([header(&self.before)?, header(&self.now)?])
+    }
+
+    /// Shows the outputs on the page before and after, given its headers.
+    pub fn views<'a>(
+        &'a self,
+        headers: &'a [Option<RecordHeader>; 2],
+    ) -> Result<[Option<PageView<'a>>; 2], DecodeError> {
+        let view = |version: &'a Option<PageVersion>, header: &'a Option<RecordHeader>| {
+            version
+                .as_ref()
+                .zip(header.as_ref())
+                .map(|(version, header)| version.page.view(header))
+                .transpose()
+        };
+        Ok([view(&self.before, &headers[0])?, view(&self.now, &headers[1])?])
     }
 }
 
@@ -180,18 +203,19 @@ pub enum IndexChange {
 }
 
 /// The entries a first page has in the due, unmined and preservation index, in this order.
-pub fn record_entries(txid: TxId, facts: &Facts) -> [Option<IndexEntry>; 3] {
+pub fn record_entries(txid: TxId, derived: &Derived) -> [Option<IndexEntry>; 3] {
     [
-        facts.settled.map(|height| IndexEntry::Due(height, txid)),
-        facts.unmined_since.map(|height| IndexEntry::Unmined(height, txid)),
-        facts.preserve_until.map(|height| IndexEntry::Preserved(height, txid)),
+        derived.settled.map(|height| IndexEntry::Due(height, txid)),
+        derived.unmined_since.map(|height| IndexEntry::Unmined(height, txid)),
+        derived.preserve_until.map(|height| IndexEntry::Preserved(height, txid)),
     ]
 }
 
 /// The entries that come and go in the due, unmined and preservation index when a first page changes.
-pub fn record_changes(txid: TxId, record: &RecordChange, mut change: impl FnMut(IndexChange)) {
-    let entries =
-        |side: &Option<Side>| side.as_ref().map_or([None; 3], |side| record_entries(txid, &side.facts));
+pub fn record_changes(txid: TxId, record: &FirstPageChange, mut change: impl FnMut(IndexChange)) {
+    let entries = |version: &Option<PageVersion>| {
+        version.as_ref().map_or([None; 3], |version| record_entries(txid, &version.derived))
+    };
     for (before, now) in entries(&record.before).into_iter().zip(entries(&record.now)) {
         if before != now {
             before.map(IndexChange::Delete).map(&mut change);
@@ -213,28 +237,28 @@ pub struct Listing {
 }
 
 /// How the outputs of this transaction are listed.
-pub fn listing(master: &MasterPage) -> Listing {
-    Listing { created_height: master.head.created_height, conflicting: master.head.is_conflicting() }
+pub fn listing(head: &TxHead) -> Listing {
+    Listing { created_height: head.created_height, conflicting: head.is_conflicting() }
 }
 
 /// Calls `entry` with every entry that the wanted outputs of one page have in the address index.
 pub fn address_entries(
     txid: TxId,
     number: u32,
-    (listing, page): (Listing, &OutputPage),
+    (listing, page): (Listing, PageView),
     indexing: AddressIndexing,
     wanted: impl Fn(usize) -> bool,
     mut entry: impl FnMut(IndexEntry),
 ) -> Result<(), DecodeError> {
     let listed = |place: usize, slot: &Slot| !listing.conflicting && is_listed(slot) && wanted(place);
-    let mut reader = Reader::new(page.outputs.clone());
+    let mut outputs = page.outputs;
     let last = page.slots.iter().enumerate().rposition(|(place, slot)| listed(place, slot));
     for (place, slot) in page.slots.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
-        let Some(output) = Output::decode(&mut reader)?.filter(|_| listed(place, slot)) else { continue };
+        let Some(output) = OutputRef::decode(&mut outputs)?.filter(|_| listed(place, slot)) else { continue };
         let outpoint = OutPoint::new(txid, number * PAGE_SIZE + place as u32);
         let mut add = |kind, hash| entry(IndexEntry::Address(kind, hash, listing.created_height, outpoint));
         if indexing.address {
-            add(AddressKind::Address, AddressHash::of_script(&output.script));
+            add(AddressKind::Address, AddressHash::of_script(output.script));
         }
         if let Some(hash) = output.credential.filter(|_| indexing.credential) {
             add(AddressKind::Credential, hash);
@@ -248,8 +272,8 @@ pub fn address_entries(
 fn page_address_changes(
     txid: TxId,
     number: u32,
-    before: Option<(Listing, &OutputPage)>,
-    now: Option<(Listing, &OutputPage)>,
+    before: Option<(Listing, PageView)>,
+    now: Option<(Listing, PageView)>,
     indexing: AddressIndexing,
     mut change: impl FnMut(IndexChange),
 ) -> Result<(), DecodeError> {
@@ -259,7 +283,7 @@ fn page_address_changes(
         }
         _ => false,
     };
-    let listed = |side: Option<(Listing, &OutputPage)>, place: usize| {
+    let listed = |side: Option<(Listing, PageView)>, place: usize| {
         side.is_some_and(|(_, page)| page.slots.get(place).is_some_and(is_listed))
     };
     let stays = |place: usize| same && listed(before, place) && listed(now, place);
@@ -277,19 +301,19 @@ fn page_address_changes(
 impl Changes {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.masters.is_empty() && self.extras.is_empty()
+        self.first.is_empty() && self.further.is_empty()
     }
 
     /// What becomes of a first page, if it changes.
-    pub fn master(&self, txid: &TxId) -> Option<&RecordChange> {
+    pub fn first_page(&self, txid: &TxId) -> Option<&FirstPageChange> {
         let at = self.ids.binary_search(txid).ok()?;
-        self.masters.get(at).map(|(_, record)| record)
+        self.first.get(at).map(|(_, change)| change)
     }
 
     /// What becomes of a further page, if it changes.
-    pub fn extra(&self, key: &PageKey) -> Option<&Entry<OutputPage>> {
-        let at = self.extras.binary_search_by_key(key, |(key, _)| *key).ok()?;
-        Some(&self.extras[at].1)
+    pub fn further_page(&self, key: &PageKey) -> Option<&FurtherPageChange> {
+        let at = self.further.binary_search_by_key(key, |(key, _)| *key).ok()?;
+        Some(&self.further[at].1)
     }
 
     /// The entries that come and go in the address indexes.
@@ -301,21 +325,21 @@ impl Changes {
         if !indexing.address && !indexing.credential {
             return Ok(());
         }
-        for (txid, record) in &self.masters {
-            let pages = record.pages()?;
-            let [before, now] =
-                pages.each_ref().map(|page| page.as_ref().map(|master| (listing(master), &master.page)));
+        let listing = |header: &Option<RecordHeader>| header.as_ref().map(|header| listing(&header.head));
+        for (txid, page) in &self.first {
+            let headers = page.headers()?;
+            let [before, now] = page.views(&headers)?;
+            let (before, now) = (listing(&headers[0]).zip(before), listing(&headers[1]).zip(now));
             page_address_changes(*txid, 0, before, now, indexing, &mut change)?;
         }
-        for ((txid, number), entry) in &self.extras {
-            // Whoever changes a further page changes the first one too, for its summary; and whoever changes what decides
-            // the listing (conflicting or not) has loaded all pages.
-            let Some(record) = self.master(txid) else { continue };
-            let [master_before, master_now] = record.pages()?;
-            let before = entry.before.as_deref().zip(master_before.as_ref());
-            let now = entry.now.as_deref().zip(master_now.as_ref());
-            let side = |(page, master)| (listing(master), page);
-            page_address_changes(*txid, *number, before.map(side), now.map(side), indexing, &mut change)?;
+        for ((txid, number), page) in &self.further {
+            // A transition that changes a further page changes the first one too, for its summary; and one that changes what decides the
+            // listing (conflicting or not) has loaded all pages.
+            let Some(first) = self.first_page(txid) else { continue };
+            let headers = first.headers()?;
+            let before = listing(&headers[0]).zip(page.before.as_deref().map(FurtherPage::view));
+            let now = listing(&headers[1]).zip(page.now.as_deref().map(FurtherPage::view));
+            page_address_changes(*txid, *number, before, now, indexing, &mut change)?;
         }
         Ok(())
     }
@@ -337,40 +361,40 @@ pub struct CountChanges {
 
 impl CountChanges {
     /// Adds a change of a first page.
-    pub fn add_record(&mut self, record: &RecordChange) {
-        for (side, sign) in [(&record.before, -1), (&record.now, 1)] {
-            if let Some(side) = side {
-                self.add_facts(&side.facts, sign);
+    pub fn add_record(&mut self, page: &FirstPageChange) {
+        for (version, sign) in [(&page.before, -1), (&page.now, 1)] {
+            if let Some(version) = version {
+                self.add_derived(&version.derived, sign);
             }
         }
     }
 
     /// Adds a first page, or takes it off with a `sign` of -1.
-    pub fn add_facts(&mut self, facts: &Facts, sign: i64) {
+    pub fn add_derived(&mut self, derived: &Derived, sign: i64) {
         self.records += sign;
-        self.unmined += sign * i64::from(facts.mined_at.is_none());
-        self.unspent += sign * i64::from(facts.unspent);
-        self.spent += sign * i64::from(facts.spent);
-        match facts.blocked {
+        self.unmined += sign * i64::from(derived.mined_at.is_none());
+        self.unspent += sign * i64::from(derived.unspent);
+        self.spent += sign * i64::from(derived.spent);
+        match derived.blocked {
             Some(Blocked::Locked) => self.locked += sign,
             Some(Blocked::Preserved) => self.preserved += sign,
             Some(Blocked::ChildUnmined) => self.child_unmined += sign,
             None => {}
         }
-        if let Some(height) = facts.settled {
+        if let Some(height) = derived.settled {
             *self.settled.entry(height).or_default() += sign;
         }
     }
 
     /// Takes a settled record off that is pruned as a whole. What was spent of it stays counted as spent.
-    pub fn prune(&mut self, facts: &Facts) {
-        self.add_facts(facts, -1);
-        self.spent += i64::from(facts.spent);
+    pub fn prune(&mut self, derived: &Derived) {
+        self.add_derived(derived, -1);
+        self.spent += i64::from(derived.spent);
     }
 
     /// Adds a change of a further page.
-    pub fn add_page(&mut self, entry: &Entry<OutputPage>) {
-        for (page, sign) in [(&entry.before, -1), (&entry.now, 1)] {
+    pub fn add_page(&mut self, page: &FurtherPageChange) {
+        for (page, sign) in [(&page.before, -1), (&page.now, 1)] {
             if let Some(page) = page {
                 self.add_slots(&page.slots, sign);
             }

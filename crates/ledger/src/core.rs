@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use sapwood_rules::Policy;
-use sapwood_types::{DecodeError, MasterPage, OutputPage, TxId};
+use sapwood_types::{DecodeError, FurtherPage, TxId};
 
 use crate::{
     LedgerOptions, StoreError, UtxoSet,
@@ -50,12 +50,8 @@ pub(crate) fn corrupt(what: impl Into<String>, cause: DecodeError) -> StoreError
     StoreError::Corrupt { what: what.into(), cause }
 }
 
-pub(crate) fn decode_master(txid: &TxId, bytes: Bytes) -> Result<MasterPage, StoreError> {
-    MasterPage::decode(bytes).map_err(|cause| corrupt(format!("transaction {txid}"), cause))
-}
-
-pub(crate) fn decode_extra(txid: &TxId, number: u32, bytes: Bytes) -> Result<OutputPage, StoreError> {
-    OutputPage::decode(bytes).map_err(|cause| corrupt(format!("page {number} of transaction {txid}"), cause))
+pub(crate) fn decode_further(txid: &TxId, number: u32, bytes: Bytes) -> Result<FurtherPage, StoreError> {
+    FurtherPage::decode(bytes).map_err(|cause| corrupt(format!("page {number} of transaction {txid}"), cause))
 }
 
 impl Core {

@@ -3,11 +3,11 @@
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use sapwood_types::{DecodeError, TxId, TxRecord};
+use sapwood_types::{DecodeError, FirstPage, TxId, TxRecord};
 
 use crate::{
     Cursor, DiskRoom, Ledger, Page, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet, check_limit,
-    core::{Core, corrupt, decode_extra, decode_master},
+    core::{Core, corrupt, decode_further},
     digest::StateDigest,
     engine::{EngineWrites, Maintenance, Scan, Table, TableStats},
     keys::{self, RecordKey},
@@ -29,10 +29,13 @@ impl Core {
         // policy of the moment nor on how far the chain had got before it was rolled back.
         let mut digest = StateDigest::new(state.floor());
         snapshot.try_scan(&Scan::all(Table::Tx), |key, value| {
-            let value = Bytes::copy_from_slice(value);
             match RecordKey::parse(key) {
-                Some(RecordKey::Master(txid)) => digest.master(&txid, decode_master(&txid, value)?),
-                Some(RecordKey::Extra(txid, number)) => digest.extra(decode_extra(&txid, number, value)?),
+                Some(RecordKey::First(txid)) => digest
+                    .first_page(&txid, &FirstPage::new(value))
+                    .map_err(|cause| corrupt(format!("transaction {txid}"), cause))?,
+                Some(RecordKey::Further(txid, number)) => {
+                    digest.further_page(decode_further(&txid, number, Bytes::copy_from_slice(value))?);
+                }
                 None => return Err(bad_record_key()),
             }
             Ok(())
@@ -59,12 +62,12 @@ impl Core {
         let (mut txids, mut more) = (Vec::<TxId>::new(), Ok(false));
         snapshot.scan(&Scan { from: &from, ..Scan::all(Table::Tx) }, |key, _| {
             match RecordKey::parse(key) {
-                Some(RecordKey::Master(_)) if txids.len() == limit => more = Ok(true),
-                Some(RecordKey::Master(txid)) => {
+                Some(RecordKey::First(_)) if txids.len() == limit => more = Ok(true),
+                Some(RecordKey::First(txid)) => {
                     txids.push(txid);
                     return ControlFlow::Continue(());
                 }
-                Some(RecordKey::Extra(..)) => return ControlFlow::Continue(()),
+                Some(RecordKey::Further(..)) => return ControlFlow::Continue(()),
                 None => more = Err(bad_record_key()),
             }
             ControlFlow::Break(())

@@ -1,6 +1,8 @@
 //! A hash of the whole state.
 
-use sapwood_types::{BlockMark, Height, MasterPage, OutputPage, TxId, codec::Writer};
+use sapwood_types::{
+    BlockMark, DecodeError, FirstPage, FurtherPage, Height, Scratch, Slot, TxId, codec::Writer,
+};
 use sha2::{Digest, Sha256};
 
 use crate::answer::Cursor;
@@ -11,12 +13,13 @@ pub struct StateDigest {
     hasher: Sha256,
     settled_below: Option<Height>,
     entry: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl StateDigest {
     /// A digest of nothing yet.
     pub fn new(settled_below: Option<Height>) -> Self {
-        Self { hasher: Sha256::new(), settled_below, entry: Vec::new() }
+        Self { hasher: Sha256::new(), settled_below, entry: Vec::new(), scratch: Scratch::default() }
     }
 
     fn add(&mut self, bytes: &[u8]) {
@@ -25,25 +28,30 @@ impl StateDigest {
     }
 
     /// Adds a first page. Records come in the order of ids, each followed by its further pages.
-    pub fn master(&mut self, txid: &TxId, mut page: MasterPage) {
-        self.settle(&mut page.page);
+    pub fn first_page(&mut self, txid: &TxId, page: &FirstPage) -> Result<(), DecodeError> {
+        let mut header = page.header()?;
+        // Body and outputs are hashed as they are, but there have to be some.
+        page.view(&header)?;
+        self.settle(&mut header.slots);
+        let page = page.with_slots(&header, &mut self.scratch);
         self.entry.clear();
         self.entry.extend_from_slice(&txid.0);
-        self.entry.extend_from_slice(&page.encode());
+        self.entry.extend_from_slice(page.bytes());
         let entry = std::mem::take(&mut self.entry);
         self.add(&entry);
         self.entry = entry;
+        Ok(())
     }
 
     /// Adds a further page.
-    pub fn extra(&mut self, mut page: OutputPage) {
-        self.settle(&mut page);
+    pub fn further_page(&mut self, mut page: FurtherPage) {
+        self.settle(&mut page.slots);
         self.add(&page.encode());
     }
 
-    fn settle(&self, page: &mut OutputPage) {
+    fn settle(&self, slots: &mut [Slot]) {
         if let Some(height) = self.settled_below {
-            page.slots.iter_mut().for_each(|slot| *slot = slot.settle(height));
+            slots.iter_mut().for_each(|slot| *slot = slot.settle(height));
         }
     }
 

@@ -16,17 +16,17 @@ pub(crate) fn page(txid: &TxId, number: u32) -> [u8; 36] {
 
 /// Names what a key of the record table holds.
 pub(crate) enum RecordKey {
-    Master(TxId),
-    Extra(TxId, u32),
+    First(TxId),
+    Further(TxId, u32),
 }
 
 impl RecordKey {
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         let (txid, number) = key.split_first_chunk::<32>()?;
         if number.is_empty() {
-            return Some(RecordKey::Master(TxId(*txid)));
+            return Some(RecordKey::First(TxId(*txid)));
         }
-        number.try_into().ok().map(|number| RecordKey::Extra(TxId(*txid), u32::from_be_bytes(number)))
+        number.try_into().ok().map(|number| RecordKey::Further(TxId(*txid), u32::from_be_bytes(number)))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Opening: what the ledger was made with, and what an older one becomes.
 
 use bytes::Bytes;
-use sapwood_types::{DecodeError, MasterFront, OutputPage};
+use sapwood_types::{DecodeError, FurtherPage, RecordHeader};
 
 use crate::{
     AddressIndexing, Counts, StoreError, UtxoSet,
-    changes::{CountChanges, Facts},
+    changes::{CountChanges, Derived},
     core::{Core, corrupt},
     engine::{Scan, Table, WriteSet},
     keys::RecordKey,
@@ -118,13 +118,13 @@ impl Core {
         self.snapshot()?.try_scan(&Scan::all(Table::Tx), |key, value| {
             // What cannot be read is left to `verify`, which names it.
             match RecordKey::parse(key) {
-                Some(RecordKey::Master(_)) => {
-                    if let Ok(front) = MasterFront::decode(value) {
-                        counted.add_facts(&Facts::of(&front), 1);
+                Some(RecordKey::First(_)) => {
+                    if let Ok(header) = RecordHeader::decode(value) {
+                        counted.add_derived(&Derived::of(header.view()), 1);
                     }
                 }
-                Some(RecordKey::Extra(..)) => {
-                    if let Ok(page) = OutputPage::decode(Bytes::copy_from_slice(value)) {
+                Some(RecordKey::Further(..)) => {
+                    if let Ok(page) = FurtherPage::decode(Bytes::copy_from_slice(value)) {
                         counted.add_slots(&page.slots, 1);
                     }
                 }

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge_state, verdict::check_child};
-use sapwood_types::{DecodeError, Height, MasterFront, MasterPage, Slot, TxId, page::extra_pages};
+use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
+use sapwood_types::{DecodeError, FirstPage, Height, RecordHeader, Slot, TxId, page::further_pages};
 
 use crate::{
     Cursor, DeleteDue, DueRecord, Expired, Judged, Ledger, Page, StoreError, UndoDropped, Unreadable,
     WorkingSet,
-    changes::{Facts, record_entries},
+    changes::{Derived, record_entries},
     check_limit,
     core::{Core, corrupt},
     engine::{Scan, Table, WriteSet},
@@ -26,8 +26,8 @@ const JUDGED_AT_A_TIME: usize = 125;
 /// A record, its verdict, and what deleting it takes.
 struct Case {
     judged: Judged,
-    /// What the record begins with, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
-    plain: Option<MasterFront>,
+    /// The record's header, if it can be deleted by itself. A loser has to be taken off its parents' lists too.
+    plain: Option<RecordHeader>,
 }
 
 impl Case {
@@ -36,23 +36,23 @@ impl Case {
         Case { judged: Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 }, plain: None }
     }
 
-    /// A record by what its first page begins with.
+    /// Judges a record by the header of its first page.
     fn of(
         txid: TxId,
         page: &[u8],
         context: &PruneContext,
         undoable_from: Option<Height>,
     ) -> Result<Self, StoreError> {
-        let front =
-            MasterFront::decode(page).map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
+        let header =
+            RecordHeader::decode(page).map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
         let judged = Judged {
             txid,
-            verdict: judge_state(&front.head, front.all_slots(), context, undoable_from),
-            external: front.head.external,
+            verdict: judge(header.view(), context, undoable_from),
+            external: header.head.external,
             // Further pages are not read for this; they are taken to be as large as the first.
-            bytes: page.len() as u64 * u64::from(1 + extra_pages(front.head.output_count)),
+            bytes: page.len() as u64 * u64::from(1 + further_pages(header.head.output_count)),
         };
-        let plain = (!front.head.is_conflicting()).then_some(front);
+        let plain = (!header.head.is_conflicting()).then_some(header);
         Ok(Case { judged, plain })
     }
 }
@@ -64,7 +64,7 @@ impl Deleted {
         for number in 1..=self.further_pages {
             writes.delete(Table::Tx, &keys::page(&txid, number));
         }
-        for entry in record_entries(txid, &self.facts).iter().flatten() {
+        for entry in record_entries(txid, &self.derived).iter().flatten() {
             keys::index(entry, |table, key| writes.delete(table, key));
         }
     }
@@ -107,7 +107,7 @@ impl Core {
         let undoable_from = self.published.read().undoable_from();
         let snapshot = self.snapshot()?;
         let mut cases: Vec<Case> = Vec::with_capacity(txids.len());
-        snapshot.each_master(txids, |txid, bytes| {
+        snapshot.each_first_page(txids, |txid, bytes| {
             let case = match bytes {
                 Ok(None) => Ok(Case::gone(*txid)),
                 Ok(Some(bytes)) => Case::of(*txid, bytes, context, undoable_from),
@@ -192,9 +192,10 @@ impl Core {
                     continue;
                 }
                 match case.plain.take() {
-                    Some(front) => {
-                        let further_pages = extra_pages(front.head.output_count);
-                        change.deleted.push((txid, Deleted { further_pages, facts: Facts::of(&front) }));
+                    Some(header) => {
+                        let further_pages = further_pages(header.head.output_count);
+                        let derived = Derived::of(header.view());
+                        change.deleted.push((txid, Deleted { further_pages, derived }));
                     }
                     None => {
                         if let Err(error) = change.set.attempt(|set| preserve::prune(set, txid)) {
@@ -310,8 +311,8 @@ fn check_all_children(
     for (number, case) in cases.iter_mut().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
         let txid = case.judged.txid;
         match &case.plain {
-            Some(front) if front.summaries.is_empty() => {
-                slots.extend(front.slots.iter().map(|slot| (number, *slot)));
+            Some(header) if header.summaries.is_empty() => {
+                slots.extend(header.slots.iter().map(|slot| (number, *slot)));
             }
             _ => match set.slots(txid) {
                 Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
@@ -331,10 +332,10 @@ fn check_all_children(
     let mut found: Vec<Result<ChildEvidence, KeepReason>> = Vec::with_capacity(to_read.len());
     for part in to_read.chunks(core.options.children_per_read.max(1)) {
         core.reached("prune-children")?;
-        snapshot.each_master(part, |child, bytes| {
+        snapshot.each_first_page(part, |child, bytes| {
             let evidence = bytes.and_then(|bytes| match bytes {
                 None => Ok(ChildEvidence::Absent),
-                Some(bytes) => match MasterPage::peek_mined_at(bytes) {
+                Some(bytes) => match FirstPage::peek_mined_at(bytes) {
                     Ok(mined_at) => Ok(ChildEvidence::Present { mined_at }),
                     Err(cause) => Err(corrupt(format!("transaction {child}"), cause)),
                 },

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_types::{
-    BlockMark, DecodeError, Height, Input, OutPoint, Output, OutputPage, PrevOutput, StoredMaster, TxBody,
+    BlockMark, DecodeError, FirstPage, FurtherPage, Height, Input, OutPoint, Output, PrevOutput, TxHead,
     TxId, TxRecord, Undo,
 };
 
@@ -17,7 +17,7 @@ use crate::{
     UnminedTx, Utxo, UtxoSet, WorkingSet,
     beside::beside,
     check_limit,
-    core::{Core, corrupt, decode_extra},
+    core::{Core, corrupt, decode_further},
     engine::{DamagedRow, Scan, Table, View},
     keys::{self, Pending},
     working_set::{PageKey, readable},
@@ -78,7 +78,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Hands on first pages as they are stored, in the order asked for. A damaged one does not keep the others from being read.
-    pub(crate) fn each_master(
+    pub(crate) fn each_first_page(
         &self,
         txids: &[TxId],
         mut page: impl FnMut(&TxId, Result<Option<&[u8]>, StoreError>) -> Result<(), StoreError>,
@@ -94,10 +94,10 @@ impl<'a> Snapshot<'a> {
         result
     }
 
-    fn read_masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
+    fn read_first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
         let mut pages = Vec::with_capacity(txids.len());
-        self.each_master(txids, |_, bytes| {
-            pages.push(bytes?.map(StoredMaster::new));
+        self.each_first_page(txids, |_, bytes| {
+            pages.push(bytes?.map(FirstPage::new));
             Ok(())
         })?;
         Ok(pages)
@@ -174,16 +174,17 @@ fn next_cursor(mut found: Vec<Bytes>, more: bool) -> Option<Cursor> {
 }
 
 impl PageSource for Snapshot<'_> {
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
+    fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
         let (first, second) = txids.split_at(txids.len() / 2);
         let large = txids.len() >= self.two_cores_from;
-        let (first, second) = beside(large, || self.read_masters(first), || self.read_masters(second));
+        let (first, second) =
+            beside(large, || self.read_first_pages(first), || self.read_first_pages(second));
         let mut pages = first?;
         pages.append(&mut second?);
         Ok(pages)
     }
 
-    fn extras(&self, pages: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
+    fn further_pages(&self, pages: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError> {
         let keys: Vec<[u8; 36]> = pages.iter().map(|(txid, number)| keys::page(txid, *number)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let mut found = Vec::with_capacity(pages.len());
@@ -191,7 +192,7 @@ impl PageSource for Snapshot<'_> {
             let (txid, number) = &pages[index];
             let value = value.map_err(|row| damaged(txid, &row));
             found.push(value.and_then(|value| {
-                let page = value.map(|bytes| decode_extra(txid, *number, Bytes::copy_from_slice(bytes)));
+                let page = value.map(|bytes| decode_further(txid, *number, Bytes::copy_from_slice(bytes)));
                 Ok(page.transpose()?.map(Arc::new))
             }));
         })?;
@@ -226,8 +227,8 @@ impl Core {
         readable(set.load_outputs(outpoints.iter().copied()))?;
         each(outpoints, |outpoint| {
             let slot = set.slot(*outpoint)?;
-            Ok(set.master(outpoint.txid)?.map_or(SpendStatus::NotFound, |master| {
-                spendability::status(&master.head, outpoint.vout, slot.as_ref(), at)
+            Ok(set.head(outpoint.txid)?.map_or(SpendStatus::NotFound, |head| {
+                spendability::status(head, outpoint.vout, slot.as_ref(), at)
             }))
         })
     }
@@ -298,25 +299,21 @@ fn each<K, T>(items: &[K], mut read: impl FnMut(&K) -> Result<T, StoreError>) ->
 fn utxo(set: &mut WorkingSet, outpoint: OutPoint) -> Result<Option<Utxo>, StoreError> {
     let Some(output) = set.output(outpoint)? else { return Ok(None) };
     let Some(slot) = set.slot(outpoint)? else { return Ok(None) };
-    Ok(set.master(outpoint.txid)?.map(|master| Utxo {
+    Ok(set.head(outpoint.txid)?.map(|head| Utxo {
         outpoint,
         output,
         slot,
-        created_height: master.head.created_height,
-        mined_at: master.head.mined_at(),
-        coinbase: master.head.coinbase,
+        created_height: head.created_height,
+        mined_at: head.mined_at(),
+        coinbase: head.coinbase,
     }))
 }
 
 /// An unmined transaction as block assembly wants it; nothing if it can never be mined.
 fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<UnminedTx>, StoreError> {
-    let Some(master) = set.master(txid)? else { return Ok(None) };
-    let head = &master.head;
-    if head.coinbase || head.is_conflicting() {
-        return Ok(None);
-    }
-    let body = TxBody::decode(master.body.clone())
-        .map_err(|cause| corrupt(format!("the body of transaction {txid}"), cause))?;
+    let can_be_mined = |head: &&TxHead| !head.coinbase && !head.is_conflicting();
+    let Some(head) = set.head(txid)?.filter(can_be_mined).cloned() else { return Ok(None) };
+    let Some(body) = set.body(txid)? else { return Ok(None) };
     Ok(Some(UnminedTx {
         txid,
         since,

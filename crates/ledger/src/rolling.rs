@@ -18,11 +18,11 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sapwood_types::{BlockMark, DecodeError};
+use sapwood_types::{BlockMark, DecodeError, FirstPage};
 
 use crate::{
     Changes, Ledger, PageSource, StoreError, UtxoChange, UtxoCounter, UtxoProgress, UtxoSet,
-    core::{Core, corrupt, decode_extra, decode_master},
+    core::{Core, corrupt, decode_further},
     engine::{Scan, Table, WriteSet},
     keys::RecordKey,
     read::Snapshot,
@@ -293,15 +293,15 @@ impl Count<'_> {
                 self.look(std::mem::take(&mut records))?;
             }
             rows += 1;
-            let value = Bytes::copy_from_slice(value);
             match RecordKey::parse(key) {
-                Some(RecordKey::Master(txid)) => {
-                    counter.master(txid, &decode_master(&txid, value)?)?;
+                Some(RecordKey::First(txid)) => {
+                    counter.first_page(txid, &FirstPage::new(value))?;
                     records += 1;
                     Ok(())
                 }
-                Some(RecordKey::Extra(txid, number)) => {
-                    counter.extra(txid, number, &decode_extra(&txid, number, value)?)
+                Some(RecordKey::Further(txid, number)) => {
+                    let page = decode_further(&txid, number, Bytes::copy_from_slice(value))?;
+                    counter.further_page(txid, number, &page)
                 }
                 None => Err(corrupt("a record's key", DecodeError::BadNumber { field: "key" })),
             }

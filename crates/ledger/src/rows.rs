@@ -1,13 +1,13 @@
 //! The rows of one commit, put together from what changed.
 
-use sapwood_types::{Height, OutputPage, TxId};
+use sapwood_types::{Height, TxId};
 
 use crate::{
     IndexChange,
-    changes::{IndexEntry, RecordChange},
+    changes::{FirstPageChange, FurtherPageChange, IndexEntry},
     engine::{Table, WriteSet},
     keys,
-    working_set::{Entry, PageKey},
+    working_set::PageKey,
 };
 
 /// Bytes of a first page with its key and index entries.
@@ -27,17 +27,17 @@ impl Rows {
     }
 
     /// Writes or deletes a first page.
-    pub(crate) fn master(&mut self, txid: &TxId, record: &RecordChange) {
-        match &record.now {
-            Some(side) => self.writes.put(Table::Tx, &txid.0, side.stored.bytes()),
+    pub(crate) fn first_page(&mut self, txid: &TxId, change: &FirstPageChange) {
+        match &change.now {
+            Some(version) => self.writes.put(Table::Tx, &txid.0, version.page.bytes()),
             None => self.writes.delete(Table::Tx, &txid.0),
         }
     }
 
     /// Writes or deletes a further page.
-    pub(crate) fn extra(&mut self, (txid, number): &PageKey, entry: &Entry<OutputPage>) {
+    pub(crate) fn further_page(&mut self, (txid, number): &PageKey, change: &FurtherPageChange) {
         let key = keys::page(txid, *number);
-        match &entry.now {
+        match &change.now {
             Some(page) => self.writes.put(Table::Tx, &key, &page.encode()),
             None => self.writes.delete(Table::Tx, &key),
         }

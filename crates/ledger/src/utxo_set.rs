@@ -20,11 +20,11 @@ use std::{
 
 use sapwood_muhash::{MuHash, display_hex};
 use sapwood_types::{
-    BlockMark, DecodeError, Height, MasterPage, OutPoint, OutputPage, OutputRef, PAGE_SIZE, TxId,
-    coin::write_coin, page::extra_pages,
+    BlockMark, DecodeError, FirstPage, FurtherPage, Height, OutPoint, OutputRef, PAGE_SIZE, PageView, TxHead,
+    TxId, coin::write_coin, page::further_pages,
 };
 
-use crate::{Changes, PageSource, StoreError, working_set::PageKey};
+use crate::{Changes, PageSource, StoreError, changes::PageVersion, working_set::PageKey};
 
 /// Below so many coins for each, further threads cost more than they save: starting one takes as long as hashing about twenty.
 const COINS_PER_THREAD: usize = 64;
@@ -116,23 +116,23 @@ struct Minted {
     coinbase: bool,
 }
 
-/// When and how the coins of a record were made; nothing if it is not mined, and has none.
-fn minted(master: &MasterPage) -> Option<Minted> {
-    master.head.mined_at().map(|height| Minted { height, coinbase: master.head.coinbase })
+/// Returns when and how the coins of a record were made. `None` if it is not mined: then it has no coins.
+fn minted(head: &TxHead) -> Option<Minted> {
+    head.mined_at().map(|height| Minted { height, coinbase: head.coinbase })
 }
 
 /// Calls `coin` with the wanted coins of one page.
 fn page_coins(
     txid: TxId,
     number: u32,
-    page: &OutputPage,
+    page: PageView,
     wanted: impl Fn(usize) -> bool,
     mut coin: impl FnMut(OutPoint, OutputRef),
 ) -> Result<(), StoreError> {
     let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
     let is_wanted = |place: usize| page.slots[place].is_coin() && wanted(place);
     let Some(last) = (0..page.slots.len()).rev().find(|place| is_wanted(*place)) else { return Ok(()) };
-    let mut outputs = page.outputs.as_ref();
+    let mut outputs = page.outputs;
     for place in 0..=last {
         let output = OutputRef::decode(&mut outputs).map_err(corrupt)?;
         if is_wanted(place) {
@@ -172,23 +172,25 @@ impl UtxoCounter {
     }
 
     /// The first page of the next record.
-    pub fn master(&mut self, txid: TxId, master: &MasterPage) -> Result<(), StoreError> {
+    pub fn first_page(&mut self, txid: TxId, page: &FirstPage) -> Result<(), StoreError> {
         self.end_record()?;
-        let last_page = extra_pages(master.head.output_count);
-        self.current =
-            Some(Current { txid, minted: minted(master), next_page: 1, last_page, has_coins: false });
-        self.page(0, &master.page)
+        let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
+        let header = page.header().map_err(corrupt)?;
+        let last_page = further_pages(header.head.output_count);
+        let minted = minted(&header.head);
+        self.current = Some(Current { txid, minted, next_page: 1, last_page, has_coins: false });
+        self.page(0, page.view(&header).map_err(corrupt)?)
     }
 
     /// The next further page of the same record.
-    pub fn extra(&mut self, txid: TxId, number: u32, page: &OutputPage) -> Result<(), StoreError> {
+    pub fn further_page(&mut self, txid: TxId, number: u32, page: &FurtherPage) -> Result<(), StoreError> {
         let expected = |current: &&mut Current| current.txid == txid && current.next_page == number;
         let current = self.current.as_mut().filter(expected).ok_or_else(|| missing_page(txid))?;
         current.next_page += 1;
-        self.page(number, page)
+        self.page(number, page.view())
     }
 
-    fn page(&mut self, number: u32, page: &OutputPage) -> Result<(), StoreError> {
+    fn page(&mut self, number: u32, page: PageView) -> Result<(), StoreError> {
         let Some(current) = &mut self.current else { return Ok(()) };
         let Some(Minted { height, coinbase }) = current.minted else { return Ok(()) };
         let set = &mut self.set;
@@ -256,27 +258,28 @@ impl UtxoChange {
     /// are read from `source`.
     pub fn of(changes: &Changes, source: &dyn PageSource) -> Result<Self, StoreError> {
         let mut walk = Walk { change: Self::default(), pending: Pending::default() };
-        for (txid, record) in &changes.masters {
+        for (txid, change) in &changes.first {
             let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
-            let pages = record.pages().map_err(corrupt)?;
-            let [before, now] = pages.each_ref().map(Option::as_ref);
-            let minted = [before.and_then(minted), now.and_then(minted)];
+            let headers = change.headers().map_err(corrupt)?;
+            let [before, now] = headers.each_ref().map(Option::as_ref);
+            let minted = [before, now].map(|header| header.and_then(|header| minted(&header.head)));
             if minted == [None, None] {
                 continue;
             }
             let moved_before = walk.change.moved;
-            let pages = [before, now].map(|master| master.map(|master| &master.page));
-            walk.page(*txid, 0, minted, pages)?;
+            walk.page(*txid, 0, minted, change.views(&headers).map_err(corrupt)?)?;
             let further =
-                [before, now].map(|master| master.map_or(0, |page| extra_pages(page.head.output_count)));
+                [before, now].map(|header| header.map_or(0, |it| further_pages(it.head.output_count)));
             if further != [0, 0] {
                 walk.further_pages(changes, source, *txid, minted, further)?;
             }
             if walk.change.moved > moved_before {
-                let has_coins = |master: Option<&MasterPage>, minted: Option<Minted>| {
-                    i64::from(minted.is_some() && master.is_some_and(|master| master.open_slots() > 0))
+                let has_coins = |version: &Option<PageVersion>, minted: Option<Minted>| {
+                    let open = version.as_ref().map_or(0, |version| version.derived.open);
+                    i64::from(minted.is_some() && open > 0)
                 };
-                walk.change.transactions += has_coins(now, minted[1]) - has_coins(before, minted[0]);
+                walk.change.transactions +=
+                    has_coins(&change.now, minted[1]) - has_coins(&change.before, minted[0]);
             }
         }
         walk.pending.hash_into(&mut walk.change.hash);
@@ -300,19 +303,20 @@ impl Walk {
         minted: [Option<Minted>; 2],
         further: [u32; 2],
     ) -> Result<(), StoreError> {
-        let from = changes.extras.partition_point(|(key, _)| *key < (txid, 0));
-        for ((_, number), entry) in changes.extras[from..].iter().take_while(|((of, _), _)| *of == txid) {
-            self.page(txid, *number, minted, [entry.before.as_deref(), entry.now.as_deref()])?;
+        let from = changes.further.partition_point(|(key, _)| *key < (txid, 0));
+        for ((_, number), page) in changes.further[from..].iter().take_while(|((of, _), _)| *of == txid) {
+            let pages = [&page.before, &page.now].map(|page| page.as_deref().map(FurtherPage::view));
+            self.page(txid, *number, minted, pages)?;
         }
         if minted[0] != minted[1] {
             // A page that is there before and after without being changed. Coming and going records change all of theirs.
             let is_changed =
-                |key: &PageKey| changes.extras.binary_search_by_key(key, |(key, _)| *key).is_ok();
+                |key: &PageKey| changes.further.binary_search_by_key(key, |(key, _)| *key).is_ok();
             let pages = (1..=further[0].min(further[1])).map(|number| (txid, number));
             let untouched: Vec<PageKey> = pages.filter(|key| !is_changed(key)).collect();
-            for ((_, number), page) in untouched.iter().zip(source.extras(&untouched)?) {
+            for ((_, number), page) in untouched.iter().zip(source.further_pages(&untouched)?) {
                 let page = page.ok_or_else(|| missing_page(txid))?;
-                self.page(txid, *number, minted, [Some(&page), Some(&page)])?;
+                self.page(txid, *number, minted, [Some(page.view()); 2])?;
             }
         }
         Ok(())
@@ -324,11 +328,11 @@ impl Walk {
         txid: TxId,
         number: u32,
         minted: [Option<Minted>; 2],
-        pages: [Option<&OutputPage>; 2],
+        pages: [Option<PageView>; 2],
     ) -> Result<(), StoreError> {
         let same =
             minted[0] == minted[1] && matches!(pages, [Some(before), Some(now)] if same_outputs(before, now));
-        let is_coin = |page: Option<&OutputPage>, place: usize| {
+        let is_coin = |page: Option<PageView>, place: usize| {
             page.is_some_and(|page| page.slots.get(place).is_some_and(|slot| slot.is_coin()))
         };
         let moves = |place: usize| !(same && is_coin(pages[0], place) && is_coin(pages[1], place));
@@ -357,9 +361,8 @@ impl Walk {
 }
 
 /// Whether two pages have the same outputs. Mostly they share them.
-fn same_outputs(one: &OutputPage, other: &OutputPage) -> bool {
-    let [one, other] = [one, other].map(|page| page.outputs.as_ref());
-    std::ptr::eq(one, other) || one == other
+fn same_outputs(one: PageView, other: PageView) -> bool {
+    std::ptr::eq(one.outputs, other.outputs) || one.outputs == other.outputs
 }
 
 /// Coins written down one after the other, to be hashed together.

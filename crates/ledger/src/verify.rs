@@ -10,12 +10,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use sapwood_types::{Height, MasterPage, OutPoint, OutputPage, Slot, Spender, TxId, TxRecord, Undo};
+use sapwood_types::{
+    DecodeError, FirstPage, FurtherPage, Height, OutPoint, PageView, RecordHeader, Slot, Spender, TxId,
+    TxRecord, Undo,
+};
 
 use crate::{
     Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
-    changes::{CountChanges, Facts, IndexEntry, address_entries, listing, record_entries},
-    core::Core,
+    changes::{CountChanges, Derived, IndexEntry, address_entries, listing, record_entries},
+    core::{Core, corrupt},
     engine::{Scan, Table},
     keys::{self, RecordKey},
     read::Snapshot,
@@ -30,8 +33,8 @@ const PROGRESS_EVERY: u64 = 10_000;
 /// The pages of a record as they are stored.
 struct StoredRecord {
     txid: TxId,
-    master: Bytes,
-    extras: Vec<Bytes>,
+    first: FirstPage,
+    further: Vec<Bytes>,
 }
 
 struct Verifier<'a> {
@@ -79,20 +82,19 @@ impl<'a> Verifier<'a> {
     fn records(&mut self) -> Result<(), StoreError> {
         let mut current: Option<StoredRecord> = None;
         self.snapshot.try_scan(&Scan::all(Table::Tx), |key, value| {
-            let value = Bytes::copy_from_slice(value);
             match (RecordKey::parse(key), &mut current) {
-                (Some(RecordKey::Master(txid)), _) => {
-                    let next = StoredRecord { txid, master: value, extras: Vec::new() };
+                (Some(RecordKey::First(txid)), _) => {
+                    let next = StoredRecord { txid, first: FirstPage::new(value), further: Vec::new() };
                     if let Some(complete) = current.replace(next) {
                         self.check_record(complete)?;
                     }
                 }
-                (Some(RecordKey::Extra(txid, number)), Some(record))
-                    if record.txid == txid && number as usize == record.extras.len() + 1 =>
+                (Some(RecordKey::Further(txid, number)), Some(record))
+                    if record.txid == txid && number as usize == record.further.len() + 1 =>
                 {
-                    record.extras.push(value);
+                    record.further.push(Bytes::copy_from_slice(value));
                 }
-                (Some(RecordKey::Extra(txid, number)), _) => {
+                (Some(RecordKey::Further(txid, number)), _) => {
                     self.report.problem(format!("page {number} of {txid} has no record"));
                 }
                 (None, _) => self.report.problem(format!("a record's key has {} bytes", key.len())),
@@ -112,21 +114,21 @@ impl<'a> Verifier<'a> {
     }
 
     fn check_record(&mut self, record: StoredRecord) -> Result<(), StoreError> {
-        let StoredRecord { txid, master, extras } = record;
+        let StoredRecord { txid, first, further } = record;
         self.report.records += 1;
         if self.report.records.is_multiple_of(PROGRESS_EVERY) {
             self.show_progress();
         }
-        let master = MasterPage::decode(master);
-        let extras: Result<Vec<OutputPage>, _> = extras.into_iter().map(OutputPage::decode).collect();
-        let parts = master.and_then(|master| extras.map(|extras| (master, extras)));
-        let parts = parts.and_then(|(master, extras)| {
-            TxRecord::assemble(txid, &master, &extras).map(|record| (master, extras, record))
-        });
-        match parts {
+        let decode = || {
+            let header = first.header()?;
+            let further = further.into_iter().map(FurtherPage::decode).collect::<Result<Vec<_>, _>>()?;
+            let record = TxRecord::assemble_with(txid, &first, &header, &further)?;
+            Ok::<_, DecodeError>((header, further, record))
+        };
+        match decode() {
             Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
-            Ok((master, extras, record)) => {
-                self.check_entries(txid, &master, &extras)?;
+            Ok((header, further, record)) => {
+                self.check_entries(txid, &first, &header, &further)?;
                 self.check_ties(&record)?;
             }
         }
@@ -137,22 +139,15 @@ impl<'a> Verifier<'a> {
     fn check_entries(
         &mut self,
         txid: TxId,
-        master: &MasterPage,
-        extras: &[OutputPage],
+        first: &FirstPage,
+        header: &RecordHeader,
+        further: &[FurtherPage],
     ) -> Result<(), StoreError> {
-        let facts = Facts::of_page(master);
-        self.found.add_facts(&facts, 1);
-        extras.iter().for_each(|page| self.found.add_slots(&page.slots, 1));
-        let mut wanted: Vec<IndexEntry> = record_entries(txid, &facts).into_iter().flatten().collect();
-        let pages = std::iter::once(&master.page).chain(extras);
-        for (number, page) in pages.enumerate() {
-            let side = (listing(master), page);
-            let indexing = self.core.options.address_index;
-            let listed =
-                address_entries(txid, number as u32, side, indexing, |_| true, |entry| wanted.push(entry));
-            if let Err(error) = listed {
-                self.report.problem(format!("outputs of transaction {txid} cannot be read: {error}"));
-            }
+        self.found.add_derived(&Derived::of(header.view()), 1);
+        further.iter().for_each(|page| self.found.add_slots(&page.slots, 1));
+        let (wanted, damage) = self.entries(txid, first, header, further);
+        if let Some(error) = damage {
+            self.report.problem(format!("outputs of transaction {txid} cannot be read: {error}"));
         }
         for entry in wanted {
             let mut key = Vec::new();
@@ -187,7 +182,7 @@ impl<'a> Verifier<'a> {
             problems.push("it lost against another transaction, and is mined".into());
         }
         for child in &record.head.conflicting_children {
-            let lost = set.master(*child).map(|child| child.map(|child| child.head.is_conflicting()));
+            let lost = set.head(*child).map(|child| child.map(|child| child.is_conflicting()));
             if readable(lost.map(|lost| Some(lost == Some(true))))? == Some(false) {
                 problems.push(format!("it lists {child} as a loser, which is not one"));
             }
@@ -247,19 +242,32 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
+    /// Lists the index entries that a record has, and what is wrong with its outputs if those of them cannot be listed.
+    fn entries(
+        &self,
+        txid: TxId,
+        first: &FirstPage,
+        header: &RecordHeader,
+        further: &[FurtherPage],
+    ) -> (Vec<IndexEntry>, Option<DecodeError>) {
+        let derived = Derived::of(header.view());
+        let mut entries: Vec<IndexEntry> = record_entries(txid, &derived).into_iter().flatten().collect();
+        let pages = std::iter::once(first.view(header)).chain(further.iter().map(|page| Ok(page.view())));
+        let mut add = |(number, page): (usize, Result<PageView, DecodeError>)| {
+            let listed = (listing(&header.head), page?);
+            let indexing = self.core.options.address_index;
+            address_entries(txid, number as u32, listed, indexing, |_| true, |entry| entries.push(entry))
+        };
+        let damage = pages.enumerate().filter_map(|page| add(page).err()).reduce(|first, _| first);
+        (entries, damage)
+    }
+
     fn entries_of(&self, txid: TxId) -> Result<HashSet<Vec<u8>>, StoreError> {
         let mut set = WorkingSet::new(self.snapshot);
-        let Some((master, extras)) = set.pages(txid)? else { return Ok(HashSet::new()) };
-        let mut entries: Vec<IndexEntry> =
-            record_entries(txid, &Facts::of_page(&master)).into_iter().flatten().collect();
-        let pages = std::iter::once(&master.page).chain(extras.iter().map(AsRef::as_ref));
-        for (number, page) in pages.enumerate() {
-            let side = (listing(&master), page);
-            let indexing = self.core.options.address_index;
-            // Unreadable outputs were reported with their record.
-            let _ =
-                address_entries(txid, number as u32, side, indexing, |_| true, |entry| entries.push(entry));
-        }
+        let Some(record) = set.record(txid)? else { return Ok(HashSet::new()) };
+        let (first, further) = record.to_pages();
+        let header = first.header().map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
+        let (entries, _) = self.entries(txid, &first, &header, &further);
         let mut keys = HashSet::new();
         for entry in &entries {
             keys::index(entry, |_, key| keys.extend([key.to_vec()]));
@@ -357,17 +365,17 @@ fn check_child(
     spender: Spender,
     remembered: Option<Height>,
 ) -> Result<Option<String>, StoreError> {
-    let Some(child) = set.master(spender.child)? else {
+    let Some(child) = set.head(spender.child)? else {
         let dangling = remembered.is_none();
         return Ok(
             dangling.then(|| format!("{outpoint} is spent by {spender}, which is neither stored nor mined"))
         );
     };
-    let mined_at = child.head.mined_at();
+    let mined_at = child.mined_at();
     if mined_at != remembered {
         return Ok(Some(format!("{outpoint} remembers {spender} at {remembered:?}, it is at {mined_at:?}")));
     }
-    if child.head.is_conflicting() {
+    if child.is_conflicting() {
         return Ok(Some(format!("{outpoint} is spent by {spender}, which has lost")));
     }
     let inputs = set.inputs(spender.child)?;
@@ -382,10 +390,10 @@ fn check_parent(
     outpoint: OutPoint,
     spender: Spender,
 ) -> Result<Option<String>, StoreError> {
-    let Some(parent) = set.master(outpoint.txid)? else { return Ok(None) };
+    let Some(parent) = set.head(outpoint.txid)? else { return Ok(None) };
     let lost = record.head.is_conflicting();
     // That a loser is not listed proves nothing: a parent that comes back after it was pruned does not know of it.
-    if !lost && parent.head.conflicting_children.contains(&record.txid) {
+    if !lost && parent.conflicting_children.contains(&record.txid) {
         return Ok(Some(format!("it has not lost, but its parent {} lists it as a loser", outpoint.txid)));
     }
     let held = matches!(set.slot(outpoint)?, Some(Slot::Spent { spender: by, .. }) if by == spender);

@@ -6,21 +6,19 @@
 
 use std::{
     collections::{VecDeque, hash_map},
-    hash::Hash,
     sync::Arc,
 };
 
 use foldhash::fast::RandomState;
 use sapwood_types::{
-    Height, MasterPage, OutPoint, OutputPage, PAGE_SIZE, Scratch, Slot, Spender, StoredMaster, Tx, TxBody,
-    TxHead, TxId, TxRecord,
-    page::{extra_pages, pages_of},
+    FirstPage, FurtherPage, Height, OutPoint, Output, PageView, RecordHeader, Scratch, Slot, Spender, Tx,
+    TxBody, TxHead, TxId, TxRecord, first_page::pages_of, page::further_pages,
 };
 
-mod master;
+mod entry;
 
-use self::master::{MasterEntry, Now, Seen};
-use crate::{Changes, StoreError};
+use self::entry::{LoadedPage, PageEntry, PageState};
+use crate::{Changes, StoreError, changes::FurtherPageChange};
 
 /// Keyed at random and fast: transaction ids are chosen by strangers, and there are many.
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
@@ -31,55 +29,31 @@ pub type PageKey = (TxId, u32);
 
 /// Where pages come from.
 pub trait PageSource {
-    /// A first page, or that there is none, if that can be told without reading. What can is never asked of
-    /// [`masters`](Self::masters).
-    fn at_hand(&self, _txid: &TxId) -> Option<Option<StoredMaster>> {
+    /// Returns a first page, or that there is none, if that is known without reading. What is known is never asked of
+    /// [`first_pages`](Self::first_pages).
+    fn cached(&self, _txid: &TxId) -> Option<Option<FirstPage>> {
         None
     }
     /// First pages, in the order asked for.
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError>;
+    fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError>;
     /// Further pages, in the order asked for.
-    fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError>;
-}
-
-/// A further page as it was and as it is.
-#[derive(Clone, Debug)]
-pub struct Entry<T> {
-    /// As it was in the store.
-    pub before: Option<Arc<T>>,
-    /// As it is now.
-    pub now: Option<Arc<T>>,
-}
-
-impl<T> Entry<T> {
-    fn read(page: Option<Arc<T>>) -> Self {
-        Self { before: page.clone(), now: page }
-    }
-
-    /// Whether anything happened to it.
-    pub fn is_changed(&self) -> bool {
-        match (&self.before, &self.now) {
-            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
-            (None, None) => false,
-            _ => true,
-        }
-    }
+    fn further_pages(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError>;
 }
 
 /// The pages an operation works on.
 pub struct WorkingSet<'a> {
     source: &'a dyn PageSource,
-    masters: HashMap<TxId, MasterEntry>,
-    extras: HashMap<PageKey, Entry<OutputPage>>,
-    /// What pages were before the current attempt, in the order in which they changed.
+    first: HashMap<TxId, PageEntry>,
+    further: HashMap<PageKey, FurtherPageChange>,
+    /// What pages were before the current attempt.
     journal: Option<Journal>,
     scratch: Scratch,
 }
 
 #[derive(Default)]
 struct Journal {
-    masters: HashMap<TxId, Option<Now>>,
-    extras: HashMap<PageKey, Option<Arc<OutputPage>>>,
+    first: HashMap<TxId, PageState>,
+    further: HashMap<PageKey, Option<Arc<FurtherPage>>>,
 }
 
 fn corrupt(txid: TxId, cause: sapwood_types::DecodeError) -> StoreError {
@@ -101,20 +75,29 @@ pub fn readable(read: Result<(), StoreError>) -> Result<(), StoreError> {
     }
 }
 
-/// Notes what a page was, the first time an attempt changes it.
-fn note<K: Hash + Eq, T: Clone>(journal: Option<&mut HashMap<K, Option<T>>>, key: K, now: &Option<T>) {
-    if let Some(journal) = journal {
-        journal.entry(key).or_insert_with(|| now.clone());
+impl Journal {
+    /// Notes what a first page was, the first time the attempt changes it.
+    fn note_first(journal: &mut Option<Journal>, txid: TxId, now: &PageState) {
+        if let Some(journal) = journal {
+            journal.first.entry(txid).or_insert_with(|| now.clone());
+        }
+    }
+
+    /// Notes what a further page was, the first time the attempt changes it.
+    fn note_further(journal: &mut Option<Journal>, key: PageKey, now: &Option<Arc<FurtherPage>>) {
+        if let Some(journal) = journal {
+            journal.further.entry(key).or_insert_with(|| now.clone());
+        }
     }
 }
 
 impl<'a> WorkingSet<'a> {
-    /// An empty working set over `source`.
+    /// Creates an empty working set over `source`.
     pub fn new(source: &'a dyn PageSource) -> Self {
         Self {
             source,
-            masters: HashMap::default(),
-            extras: HashMap::default(),
+            first: HashMap::default(),
+            further: HashMap::default(),
             journal: None,
             scratch: Scratch::default(),
         }
@@ -124,9 +107,9 @@ impl<'a> WorkingSet<'a> {
     pub fn load(&mut self, txids: impl IntoIterator<Item = TxId>) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
         for txid in txids {
-            if let hash_map::Entry::Vacant(place) = self.masters.entry(txid) {
-                match self.source.at_hand(&txid) {
-                    Some(page) => _ = place.insert(MasterEntry::read(page)),
+            if let hash_map::Entry::Vacant(place) = self.first.entry(txid) {
+                match self.source.cached(&txid) {
+                    Some(page) => _ = place.insert(PageEntry::loaded(page)),
                     None => wanted.push(txid),
                 }
             }
@@ -137,8 +120,8 @@ impl<'a> WorkingSet<'a> {
         // Engines read sorted keys faster, and a fixed order makes runs repeatable.
         wanted.sort_unstable();
         wanted.dedup();
-        let pages = self.source.masters(&wanted)?;
-        self.masters.extend(wanted.into_iter().zip(pages.into_iter().map(MasterEntry::read)));
+        let pages = self.source.first_pages(&wanted)?;
+        self.first.extend(wanted.into_iter().zip(pages.into_iter().map(PageEntry::loaded)));
         Ok(())
     }
 
@@ -148,9 +131,9 @@ impl<'a> WorkingSet<'a> {
         readable(self.load(txids))
     }
 
-    /// Makes room for so many first pages.
-    pub fn reserve(&mut self, masters: usize) {
-        self.masters.reserve(masters);
+    /// Makes room for this many first pages.
+    pub fn reserve(&mut self, pages: usize) {
+        self.first.reserve(pages);
     }
 
     /// Reads all further pages of these transactions in one go.
@@ -158,13 +141,12 @@ impl<'a> WorkingSet<'a> {
         self.load(txids.iter().copied())?;
         let mut wanted = Vec::new();
         for txid in txids {
-            if let Some(master) = self.master(*txid)? {
-                let further = extra_pages(master.head.output_count);
-                let keys = (1..=further).map(|page| (*txid, page));
-                wanted.extend(keys.filter(|key| !self.extras.contains_key(key)));
+            if let Some(header) = self.header(*txid)? {
+                let keys = (1..=further_pages(header.head.output_count)).map(|page| (*txid, page));
+                wanted.extend(keys.filter(|key| !self.further.contains_key(key)));
             }
         }
-        self.load_extras(wanted)
+        self.load_further(wanted)
     }
 
     /// Reads the pages that hold these outputs, with their first pages.
@@ -184,100 +166,123 @@ impl<'a> WorkingSet<'a> {
         let mut wanted: Vec<PageKey> = outpoints
             .filter(|outpoint| outpoint.page() > 0)
             .map(|outpoint| (outpoint.txid, outpoint.page()))
-            .filter(|key| !self.extras.contains_key(key))
+            .filter(|key| !self.further.contains_key(key))
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        self.load_extras(wanted)
+        self.load_further(wanted)
     }
 
-    fn load_extras(&mut self, wanted: Vec<PageKey>) -> Result<(), StoreError> {
+    fn load_further(&mut self, wanted: Vec<PageKey>) -> Result<(), StoreError> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let pages = self.source.extras(&wanted)?;
-        self.extras.extend(wanted.into_iter().zip(pages.into_iter().map(Entry::read)));
+        let pages = self.source.further_pages(&wanted)?.into_iter();
+        let loaded = pages.map(|page| FurtherPageChange { before: page.clone(), now: page });
+        self.further.extend(wanted.into_iter().zip(loaded));
         Ok(())
     }
 
-    /// The first page of a transaction.
-    pub fn master(&mut self, txid: TxId) -> Result<Option<&MasterPage>, StoreError> {
+    /// Returns the first page of a transaction and its header, which may be ahead of it.
+    fn first_page(&mut self, txid: TxId) -> Result<Option<(&FirstPage, &RecordHeader)>, StoreError> {
         self.load([txid])?;
-        self.masters.get_mut(&txid).map_or(Ok(None), |entry| entry.open(txid))
+        let Some(entry) = self.first.get_mut(&txid) else { return Ok(None) };
+        let opened = entry.open().map_err(|cause| corrupt(txid, cause))?;
+        Ok(opened.map(|(page, header)| (page, header.as_ref())))
+    }
+
+    /// Returns the header of a record. `None` if it is not stored.
+    pub fn header(&mut self, txid: TxId) -> Result<Option<&RecordHeader>, StoreError> {
+        Ok(self.first_page(txid)?.map(|(_, header)| header))
+    }
+
+    /// Returns the state of a transaction. `None` if it is not stored.
+    pub fn head(&mut self, txid: TxId) -> Result<Option<&TxHead>, StoreError> {
+        Ok(self.header(txid)?.map(|header| &header.head))
+    }
+
+    /// Returns the state of a transaction, to be changed. `None` if it is not stored.
+    pub fn head_mut(&mut self, txid: TxId) -> Result<Option<&mut TxHead>, StoreError> {
+        Ok(self.header_mut(txid)?.map(|header| &mut header.head))
     }
 
     /// Whether a transaction is stored.
     pub fn contains(&mut self, txid: TxId) -> Result<bool, StoreError> {
         self.load([txid])?;
-        Ok(self.masters.get(&txid).is_some_and(|entry| entry.now.is_some()))
+        Ok(self.first.get(&txid).is_some_and(PageEntry::is_present))
     }
 
-    /// The first page of a transaction, to be changed.
-    pub fn master_mut(&mut self, txid: TxId) -> Result<Option<&mut MasterPage>, StoreError> {
+    /// Returns the header of a record, to be changed. `None` if it is not stored.
+    fn header_mut(&mut self, txid: TxId) -> Result<Option<&mut RecordHeader>, StoreError> {
         self.load([txid])?;
-        let Some(entry) = self.masters.get_mut(&txid) else { return Ok(None) };
-        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-        entry.open_mut(txid)
+        let Some(entry) = self.first.get_mut(&txid) else { return Ok(None) };
+        Journal::note_first(&mut self.journal, txid, &entry.now);
+        entry.open_mut().map_err(|cause| corrupt(txid, cause))
     }
 
-    /// What a stored transaction spends.
+    /// Lists what a stored transaction spends.
     pub fn inputs(&mut self, txid: TxId) -> Result<Vec<OutPoint>, StoreError> {
-        let Some(master) = self.master(txid)? else { return Ok(Vec::new()) };
-        let body = TxBody::decode(master.body.clone()).map_err(|cause| corrupt(txid, cause))?;
+        let Some((page, header)) = self.first_page(txid)? else { return Ok(Vec::new()) };
+        let body = page.body(header).map_err(|cause| corrupt(txid, cause))?;
         Ok(body.inputs.iter().map(|input| input.outpoint).collect())
     }
 
-    /// The page that holds an output: the first page, or a further one.
-    fn output_page(&mut self, outpoint: OutPoint) -> Result<Option<&OutputPage>, StoreError> {
-        let Some(master) = self.master(outpoint.txid)? else { return Ok(None) };
-        if outpoint.vout >= master.head.output_count {
-            return Ok(None);
-        }
-        if outpoint.page() == 0 {
-            return Ok(self.master(outpoint.txid)?.map(|master| &master.page));
-        }
-        self.extra(outpoint.txid, outpoint.page()).map(Some)
+    /// Returns the body of a stored transaction. `None` if it is not stored.
+    pub fn body(&mut self, txid: TxId) -> Result<Option<TxBody>, StoreError> {
+        let Some((page, header)) = self.first_page(txid)? else { return Ok(None) };
+        page.body(header).map(Some).map_err(|cause| corrupt(txid, cause))
     }
 
-    fn extra(&mut self, txid: TxId, page: u32) -> Result<&OutputPage, StoreError> {
-        if !self.extras.contains_key(&(txid, page)) {
-            self.load_extras(vec![(txid, page)])?;
+    /// Shows the page that holds an output: the first page, or a further one. `None` if there is no such output.
+    fn page_of(&mut self, outpoint: OutPoint) -> Result<Option<PageView<'_>>, StoreError> {
+        let Some(header) = self.header(outpoint.txid)? else { return Ok(None) };
+        if outpoint.vout >= header.head.output_count {
+            return Ok(None);
         }
-        let entry = self.extras.get(&(txid, page));
+        if outpoint.page() > 0 {
+            return Ok(Some(self.further_page(outpoint.txid, outpoint.page())?.view()));
+        }
+        let Some((page, header)) = self.first_page(outpoint.txid)? else { return Ok(None) };
+        page.view(header).map(Some).map_err(|cause| corrupt(outpoint.txid, cause))
+    }
+
+    fn further_page(&mut self, txid: TxId, page: u32) -> Result<&FurtherPage, StoreError> {
+        if !self.further.contains_key(&(txid, page)) {
+            self.load_further(vec![(txid, page)])?;
+        }
+        let entry = self.further.get(&(txid, page));
         entry.and_then(|entry| entry.now.as_deref()).ok_or_else(|| missing_page(txid))
     }
 
-    /// The state of an output; nothing if its transaction or number is not there.
+    /// Returns the state of an output. `None` if its transaction is not stored or has no such output.
     pub fn slot(&mut self, outpoint: OutPoint) -> Result<Option<Slot>, StoreError> {
-        let page = self.output_page(outpoint)?;
-        Ok(page.and_then(|page| page.slots.get(outpoint.place()).copied()))
+        if outpoint.page() > 0 {
+            return Ok(self.page_of(outpoint)?.and_then(|page| page.slots.get(outpoint.place()).copied()));
+        }
+        let header = self.header(outpoint.txid)?;
+        Ok(header.and_then(|header| header.slots.get(outpoint.place()).copied()))
     }
 
-    /// An output as it is kept.
-    pub fn output(&mut self, outpoint: OutPoint) -> Result<Option<sapwood_types::Output>, StoreError> {
-        let Some(page) = self.output_page(outpoint)? else { return Ok(None) };
+    /// Returns an output as it is kept. `None` if it is not.
+    pub fn output(&mut self, outpoint: OutPoint) -> Result<Option<Output>, StoreError> {
+        let Some(page) = self.page_of(outpoint)? else { return Ok(None) };
         page.output(outpoint.place()).map_err(|cause| corrupt(outpoint.txid, cause))
     }
 
-    /// Changes the page that holds an output, and the first page's summary of it.
-    pub fn change_page<T>(
+    /// Changes a further page, and the first page's summary of it.
+    fn change_further<T>(
         &mut self,
-        outpoint: OutPoint,
-        change: impl FnOnce(&mut OutputPage) -> T,
+        (txid, page): PageKey,
+        change: impl FnOnce(&mut FurtherPage) -> T,
     ) -> Result<T, StoreError> {
-        let (txid, page) = (outpoint.txid, outpoint.page());
-        if page == 0 {
-            let master = self.master_mut(txid)?.ok_or_else(|| missing_page(txid))?;
-            return Ok(change(&mut master.page));
-        }
-        self.extra(txid, page)?;
-        let entry = self.extras.get_mut(&(txid, page)).ok_or_else(|| missing_page(txid))?;
-        note(self.journal.as_mut().map(|journal| &mut journal.extras), (txid, page), &entry.now);
-        let extra = entry.now.as_mut().map(Arc::make_mut).ok_or_else(|| missing_page(txid))?;
-        let result = change(extra);
-        let summary = extra.summary();
-        let master = self.master_mut(txid)?.ok_or_else(|| missing_page(txid))?;
-        if let Some(place) = master.summaries.get_mut(page as usize - 1) {
+        self.further_page(txid, page)?;
+        let entry = self.further.get_mut(&(txid, page)).ok_or_else(|| missing_page(txid))?;
+        Journal::note_further(&mut self.journal, (txid, page), &entry.now);
+        let further = entry.now.as_mut().map(Arc::make_mut).ok_or_else(|| missing_page(txid))?;
+        let result = change(further);
+        let summary = further.summary();
+        let header = self.header_mut(txid)?.ok_or_else(|| missing_page(txid))?;
+        if let Some(place) = header.summaries.get_mut(page as usize - 1) {
             *place = summary;
         }
         Ok(result)
@@ -285,15 +290,33 @@ impl<'a> WorkingSet<'a> {
 
     /// Sets the state of an output that is there.
     pub fn set_slot(&mut self, outpoint: OutPoint, slot: Slot) -> Result<(), StoreError> {
-        self.change_page(outpoint, |page| {
-            if let Some(place) = page.slots.get_mut(outpoint.place()) {
+        let (txid, page, place) = (outpoint.txid, outpoint.page(), outpoint.place());
+        let set = |slots: &mut [Slot]| {
+            if let Some(place) = slots.get_mut(place) {
                 *place = slot;
             }
-        })
+        };
+        if page > 0 {
+            return self.change_further((txid, page), |page| set(&mut page.slots));
+        }
+        set(&mut self.header_mut(txid)?.ok_or_else(|| missing_page(txid))?.slots);
+        Ok(())
     }
 
-    /// Shows the state of an output and of its transaction (nothing if the transaction is not there), and changes the output
-    /// as the answer says. The hot path of a block: one look-up where the output is on the first page.
+    /// Puts another output in the place of one that is kept.
+    pub fn set_output(&mut self, outpoint: OutPoint, output: Output) -> Result<(), StoreError> {
+        let (txid, page, place) = (outpoint.txid, outpoint.page(), outpoint.place());
+        if page > 0 {
+            let set = self.change_further((txid, page), |page| page.set_output(place, output))?;
+            return set.map_err(|cause| corrupt(txid, cause));
+        }
+        self.header_mut(txid)?;
+        let entry = self.first.get_mut(&txid).ok_or_else(|| missing_page(txid))?;
+        entry.set_output(place, output).map_err(|cause| corrupt(txid, cause))
+    }
+
+    /// Shows the state of an output and of its transaction (`None` if the transaction is not stored), and changes the output as the answer
+    /// says. The hot path of a block: one look-up where the output is on the first page.
     pub fn decide_slot<E>(
         &mut self,
         outpoint: OutPoint,
@@ -301,43 +324,44 @@ impl<'a> WorkingSet<'a> {
     ) -> Result<Result<(), E>, StoreError> {
         if outpoint.page() > 0 {
             let slot = self.slot(outpoint)?;
-            let head = self.master(outpoint.txid)?.map(|master| (&master.head, slot.as_ref()));
-            return match decide(head) {
+            let seen = self.header(outpoint.txid)?.map(|header| (&header.head, slot.as_ref()));
+            return match decide(seen) {
                 Ok(slot) => self.set_slot(outpoint, slot).map(Ok),
                 Err(error) => Ok(Err(error)),
             };
         }
         let (txid, place) = (outpoint.txid, outpoint.place());
-        let entry = match self.masters.get_mut(&txid) {
+        let entry = match self.first.get_mut(&txid) {
             Some(entry) => entry,
             None => {
                 self.load([txid])?;
-                self.masters.entry(txid).or_default()
+                self.first.entry(txid).or_default()
             }
         };
-        let changed = match entry.decide_slot(txid, place, decide, &mut self.scratch)? {
+        let decided = entry.decide_slot(place, decide, &mut self.scratch);
+        let changed = match decided.map_err(|cause| corrupt(txid, cause))? {
             Ok(Some(changed)) => changed,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         };
-        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-        entry.now = Some(changed);
+        Journal::note_first(&mut self.journal, txid, &entry.now);
+        entry.now = changed;
         Ok(Ok(()))
     }
 
-    /// Says since when a transaction is a loser, or that it is not. Its outputs come off or onto the address index with it, so
-    /// all its pages count as changed.
+    /// Sets since when a transaction is a loser; `None` if it is not. Its outputs come off or onto the address index with it, so all its
+    /// pages count as changed.
     pub fn set_conflicting_since(&mut self, txid: TxId, since: Option<Height>) -> Result<(), StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.master_mut(txid)? else { return Ok(()) };
-        master.head.conflicting_since = since;
-        for page in 1..=extra_pages(master.head.output_count) {
-            self.change_page(OutPoint::new(txid, page * PAGE_SIZE), |_| ())?;
+        let Some(header) = self.header_mut(txid)? else { return Ok(()) };
+        header.head.conflicting_since = since;
+        for page in 1..=further_pages(header.head.output_count) {
+            self.change_further((txid, page), |_| ())?;
         }
         Ok(())
     }
 
-    /// The spender of each spent output of a transaction, in order, with the height it is remembered at.
+    /// Lists the spender of each spent output of a transaction, in order, with the height it is remembered at.
     pub fn spenders(&mut self, txid: TxId) -> Result<Vec<(Spender, Option<Height>)>, StoreError> {
         let mut spenders = Vec::new();
         for slot in self.slots(txid)? {
@@ -348,92 +372,69 @@ impl<'a> WorkingSet<'a> {
         Ok(spenders)
     }
 
-    /// The state of all outputs of a transaction.
+    /// Lists the state of all outputs of a transaction.
     pub fn slots(&mut self, txid: TxId) -> Result<Vec<Slot>, StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.master(txid)? else { return Ok(Vec::new()) };
-        let mut slots = master.page.slots.to_vec();
-        for page in 1..=extra_pages(master.head.output_count) {
-            slots.extend_from_slice(&self.extra(txid, page)?.slots);
+        let Some(header) = self.header(txid)? else { return Ok(Vec::new()) };
+        let mut slots = header.slots.to_vec();
+        for page in 1..=further_pages(header.head.output_count) {
+            slots.extend_from_slice(&self.further_page(txid, page)?.slots);
         }
         Ok(slots)
     }
 
-    /// A whole record, with all its pages.
+    /// Decodes a whole record, with all its pages. `None` if it is not stored.
     pub fn record(&mut self, txid: TxId) -> Result<Option<TxRecord>, StoreError> {
-        let Some((master, extras)) = self.pages(txid)? else { return Ok(None) };
-        let extras: Vec<OutputPage> = extras.iter().map(|page| page.as_ref().clone()).collect();
-        TxRecord::assemble(txid, &master, &extras).map(Some).map_err(|cause| corrupt(txid, cause))
-    }
-
-    /// All pages of a transaction.
-    #[expect(clippy::type_complexity, reason = "the pages of one record, said once")]
-    pub fn pages(
-        &mut self,
-        txid: TxId,
-    ) -> Result<Option<(Arc<MasterPage>, Vec<Arc<OutputPage>>)>, StoreError> {
         self.load_all_pages(&[txid])?;
-        let master = match self.masters.get(&txid).and_then(|entry| entry.now.as_ref()) {
-            Some(Now::Read(_, page) | Now::Changed(page)) => Arc::clone(page),
-            Some(Now::Stored(_)) | None => return Ok(None),
-        };
-        let extra = |page| {
-            let entry: Option<&Entry<OutputPage>> = self.extras.get(&(txid, page));
-            entry.and_then(|entry| entry.now.clone()).ok_or_else(|| missing_page(txid))
-        };
-        let extras = (1..=extra_pages(master.head.output_count)).map(extra).collect::<Result<_, _>>()?;
-        Ok(Some((master, extras)))
+        let Some(header) = self.header(txid)? else { return Ok(None) };
+        let count = further_pages(header.head.output_count);
+        let page = |page| self.further.get(&(txid, page)).and_then(|entry| entry.now.clone());
+        let further: Option<Vec<Arc<FurtherPage>>> = (1..=count).map(page).collect();
+        let further = further.ok_or_else(|| missing_page(txid))?;
+        let first = self.first_page(txid)?;
+        let record = first.map(|(page, header)| TxRecord::assemble_with(txid, page, header, &further));
+        record.transpose().map_err(|cause| corrupt(txid, cause))
     }
 
-    /// Puts the record of a new transaction in place, nothing of which is spent yet. One of the same id must have been removed before.
+    /// Puts the record of a new transaction in place, of which no output is spent yet. One of the same id must have been removed before.
     pub fn insert_new(&mut self, tx: &Tx, head: TxHead) -> Result<(), StoreError> {
-        match StoredMaster::of_new(tx, &head, &mut self.scratch) {
-            Some(stored) => self.put(tx.txid, Now::Stored(Seen { stored, facts: None })),
-            None => {
-                let (master, extras) = pages_of(tx, head);
-                self.insert(tx.txid, master, extras)
-            }
-        }
-    }
-
-    fn put(&mut self, txid: TxId, page: Now) -> Result<(), StoreError> {
-        self.load([txid])?;
-        let entry = self.masters.entry(txid).or_default();
-        note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-        entry.now = Some(page);
-        Ok(())
+        let (first, further) = pages_of(tx, head, &mut self.scratch);
+        self.put(tx.txid, first, further)
     }
 
     /// Puts a record in place. A record of the same id must have been removed before.
-    pub fn insert(
-        &mut self,
-        txid: TxId,
-        master: MasterPage,
-        extras: Vec<OutputPage>,
-    ) -> Result<(), StoreError> {
-        for (index, page) in extras.into_iter().enumerate() {
-            let key = (txid, index as u32 + 1);
+    pub fn insert(&mut self, record: &TxRecord) -> Result<(), StoreError> {
+        let (first, further) = record.to_pages();
+        self.put(record.txid, first, further)
+    }
+
+    fn put(&mut self, txid: TxId, first: FirstPage, further: Vec<FurtherPage>) -> Result<(), StoreError> {
+        self.load([txid])?;
+        let entry = self.first.entry(txid).or_default();
+        Journal::note_first(&mut self.journal, txid, &entry.now);
+        entry.now = PageState::Written(LoadedPage::new(first));
+        for (page, number) in further.into_iter().zip(1..) {
             // A page that was never read cannot have existed: removal reads all pages of what it removes.
-            let entry = self.extras.entry(key).or_insert(Entry { before: None, now: None });
-            note(self.journal.as_mut().map(|journal| &mut journal.extras), key, &entry.now);
+            let entry = self.further.entry((txid, number)).or_default();
+            Journal::note_further(&mut self.journal, (txid, number), &entry.now);
             entry.now = Some(Arc::new(page));
         }
-        self.put(txid, Now::Changed(Arc::new(master)))
+        Ok(())
     }
 
     /// Removes a record with all its pages.
     pub fn remove(&mut self, txid: TxId) -> Result<(), StoreError> {
         self.load_all_pages(&[txid])?;
-        let Some(master) = self.master(txid)? else { return Ok(()) };
-        for page in 1..=extra_pages(master.head.output_count) {
-            if let Some(entry) = self.extras.get_mut(&(txid, page)) {
-                note(self.journal.as_mut().map(|journal| &mut journal.extras), (txid, page), &entry.now);
+        let Some(header) = self.header(txid)? else { return Ok(()) };
+        for page in 1..=further_pages(header.head.output_count) {
+            if let Some(entry) = self.further.get_mut(&(txid, page)) {
+                Journal::note_further(&mut self.journal, (txid, page), &entry.now);
                 entry.now = None;
             }
         }
-        if let Some(entry) = self.masters.get_mut(&txid) {
-            note(self.journal.as_mut().map(|journal| &mut journal.masters), txid, &entry.now);
-            entry.now = None;
+        if let Some(entry) = self.first.get_mut(&txid) {
+            Journal::note_first(&mut self.journal, txid, &entry.now);
+            entry.now = PageState::Absent;
         }
         Ok(())
     }
@@ -459,13 +460,13 @@ impl<'a> WorkingSet<'a> {
         let result = item(self);
         let journal = self.journal.take().unwrap_or_default();
         if result.is_err() {
-            for (txid, page) in journal.masters {
-                if let Some(entry) = self.masters.get_mut(&txid) {
+            for (txid, page) in journal.first {
+                if let Some(entry) = self.first.get_mut(&txid) {
                     entry.now = page;
                 }
             }
-            for (key, page) in journal.extras {
-                if let Some(entry) = self.extras.get_mut(&key) {
+            for (key, page) in journal.further {
+                if let Some(entry) = self.further.get_mut(&key) {
                     entry.now = page;
                 }
             }
@@ -475,30 +476,30 @@ impl<'a> WorkingSet<'a> {
 
     /// What has changed. Slots of rewritten pages whose spender was mined at or below `settled_below` forget who it was.
     pub fn into_changes(self, settled_below: Option<Height>) -> Result<Changes, StoreError> {
-        let Self { masters: mut read, extras: read_extras, mut scratch, .. } = self;
+        let Self { first: mut loaded, further: loaded_further, mut scratch, .. } = self;
         // Ids are sorted by themselves: they are short.
-        let changed = read.iter().filter(|(_, entry)| entry.is_changed());
+        let changed = loaded.iter().filter(|(_, entry)| entry.is_changed());
         let mut ids: Vec<TxId> = changed.map(|(txid, _)| *txid).collect();
         ids.sort_unstable();
-        let mut masters = Vec::with_capacity(ids.len());
+        let mut first = Vec::with_capacity(ids.len());
         for txid in &ids {
-            let Some(entry) = read.remove(txid) else { continue };
+            let Some(entry) = loaded.remove(txid) else { continue };
             let change = entry.into_change(settled_below, &mut scratch);
-            masters.push((*txid, change.map_err(|cause| corrupt(*txid, cause))?));
+            first.push((*txid, change.map_err(|cause| corrupt(*txid, cause))?));
         }
-        let mut extras = Vec::with_capacity(read_extras.len());
-        for (key, mut entry) in read_extras.into_iter().filter(|(_, entry)| entry.is_changed()) {
-            if let (Some(page), Some(height)) = (&mut entry.now, settled_below)
+        let mut further = Vec::with_capacity(loaded_further.len());
+        for (key, mut page) in loaded_further.into_iter().filter(|(_, page)| page.is_changed()) {
+            if let (Some(page), Some(height)) = (&mut page.now, settled_below)
                 && page.slots.iter().any(|slot| slot.settle(height) != *slot)
             {
                 for slot in &mut Arc::make_mut(page).slots {
                     *slot = slot.settle(height);
                 }
             }
-            extras.push((key, entry));
+            further.push((key, page));
         }
-        extras.sort_unstable_by_key(|(key, _)| *key);
-        Ok(Changes { masters, extras, ids })
+        further.sort_unstable_by_key(|(key, _)| *key);
+        Ok(Changes { first, further, ids })
     }
 }
 
@@ -506,7 +507,6 @@ impl<'a> WorkingSet<'a> {
 #[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
 mod tests {
     use bytes::Bytes;
-    use sapwood_types::Output;
 
     use super::*;
 
@@ -520,8 +520,8 @@ mod tests {
 
     /// One record of three pages.
     struct OneRecord {
-        master: MasterPage,
-        extras: Vec<Arc<OutputPage>>,
+        first: FirstPage,
+        further: Vec<Arc<FurtherPage>>,
     }
 
     fn tx(txid: TxId, outputs: usize) -> Tx {
@@ -540,22 +540,19 @@ mod tests {
 
     impl OneRecord {
         fn new() -> Self {
-            let (master, extras) = pages_of(&tx(TXID, 300), TxHead::default());
-            Self { master, extras: extras.into_iter().map(Arc::new).collect() }
+            let (first, further) = pages_of(&tx(TXID, 300), TxHead::default(), &mut Scratch::default());
+            Self { first, further: further.into_iter().map(Arc::new).collect() }
         }
     }
 
     impl PageSource for OneRecord {
-        fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
-            let stored = |txid: &TxId| {
-                (*txid == TXID).then(|| StoredMaster::of(&self.master, &mut Scratch::default()))
-            };
-            Ok(txids.iter().map(stored).collect())
+        fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
+            Ok(txids.iter().map(|txid| (*txid == TXID).then(|| self.first.clone())).collect())
         }
 
-        fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
+        fn further_pages(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError> {
             let page = |(txid, number): &PageKey| {
-                let page = self.extras.get(*number as usize - 1).filter(|_| *txid == TXID)?;
+                let page = self.further.get(*number as usize - 1).filter(|_| *txid == TXID)?;
                 Some(Arc::clone(page))
             };
             Ok(keys.iter().map(page).collect())
@@ -591,7 +588,7 @@ mod tests {
         let first: Result<(), StoreError> =
             set.attempt(|set| PLACES.into_iter().try_for_each(|place| set.set_slot(place, Slot::Frozen)));
         first.unwrap();
-        let expected = set.pages(TXID).unwrap();
+        let expected = set.record(TXID).unwrap();
         fail(&mut set, |set| {
             for place in PLACES {
                 set.set_slot(place, Slot::Unspent).unwrap();
@@ -600,10 +597,10 @@ mod tests {
         });
         fail(&mut set, |set| set.remove(TXID).unwrap());
         fail(&mut set, |set| set.set_conflicting_since(TXID, Some(Height(3))).unwrap());
-        assert_eq!(set.pages(TXID).unwrap(), expected);
+        assert_eq!(set.record(TXID).unwrap(), expected);
         let changes = set.into_changes(None).unwrap();
-        let changed: Vec<u32> = changes.extras.iter().map(|((_, number), _)| *number).collect();
-        assert_eq!((changes.masters.len(), changed), (1, vec![1, 2]));
+        let changed: Vec<u32> = changes.further.iter().map(|((_, number), _)| *number).collect();
+        assert_eq!((changes.first.len(), changed), (1, vec![1, 2]));
     }
 
     #[test]
@@ -616,12 +613,12 @@ mod tests {
         assert!(set.into_changes(None).unwrap().is_empty());
         // Removed and made again with fewer pages, and all of it reverted.
         let mut set = WorkingSet::new(&source);
-        let expected = set.pages(TXID).unwrap();
+        let expected = set.record(TXID).unwrap();
         fail(&mut set, |set| {
             set.remove(TXID).unwrap();
             set.insert_new(&tx(TXID, 200), TxHead::default()).unwrap();
         });
-        assert_eq!(set.pages(TXID).unwrap(), expected);
+        assert_eq!(set.record(TXID).unwrap(), expected);
         assert!(set.into_changes(None).unwrap().is_empty());
     }
 }

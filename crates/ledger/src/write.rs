@@ -39,21 +39,21 @@ impl Core {
         let mut lock = self.writer.lock();
         let writer: &mut Writer = &mut lock;
         let _whole = PoisonOnPanic(self);
-        let mut under_way: Option<(Applied, WriteSet, Prepared)> = None;
+        let mut in_flight: Option<(Applied, WriteSet, Prepared)> = None;
         let mut written: Option<Prepared> = None;
         for next in blocks.iter().map(Some).chain([None]) {
-            let prepare = |writer: &Writer, under_way: Option<&Prepared>| {
+            let prepare = |writer: &Writer, in_flight: Option<&Prepared>| {
                 let (block, options) = next?;
                 let apply = |change: &mut Change| {
                     self.check_room()?;
                     change.apply_block(block, *options)
                 };
-                Some(self.prepare(writer, under_way, apply))
+                Some(self.prepare(writer, in_flight, apply))
             };
-            let prepared = match under_way.take() {
+            let prepared = match in_flight.take() {
                 None => self.check_poison().map(|()| prepare(writer, None)),
                 Some((applied, writes, current)) => {
-                    let large = self.is_large(current.changes.masters.len());
+                    let large = self.is_large(current.changes.first.len());
                     let commit = || {
                         // What was written before this is all in place: to give its memory back takes time, too.
                         drop(written.take());
@@ -72,7 +72,7 @@ impl Core {
             };
             match prepared.map_err(ApplyError::from).and_then(Option::transpose) {
                 Ok(Some((applied, Some((writes, prepared))))) => {
-                    under_way = Some((applied, writes, prepared))
+                    in_flight = Some((applied, writes, prepared))
                 }
                 // A block that changes nothing has nothing to wait for.
                 Ok(Some((applied, None))) => done.applied.push(applied),

@@ -7,14 +7,14 @@ use std::{
 };
 
 use sapwood_rules::Policy;
-use sapwood_types::{Height, OutputPage, StoredMaster, TxId, Undo};
+use sapwood_types::{FirstPage, FurtherPage, Height, TxId, Undo};
 use tracing::trace;
 
 use crate::{
     BatchError, BatchResult, Changes, PageSource, StoreError, WorkingSet,
     beside::beside,
     cache::RecordCache,
-    changes::{CountChanges, Facts, Side, record_changes},
+    changes::{CountChanges, Derived, PageVersion, record_changes},
     core::{Core, corrupt},
     engine::{Table, WriteSet},
     error::ItemError,
@@ -44,34 +44,34 @@ impl Writer {
 struct WriterPages<'a> {
     snapshot: &'a Snapshot<'a>,
     cache: &'a RecordCache,
-    under_way: Option<&'a Changes>,
+    in_flight: Option<&'a Changes>,
 }
 
 impl PageSource for WriterPages<'_> {
-    fn at_hand(&self, txid: &TxId) -> Option<Option<StoredMaster>> {
-        match self.under_way.and_then(|changes| changes.master(txid)) {
-            // The database may or may not have it yet.
-            Some(record) => Some(record.now.as_ref().map(|side| side.stored.clone())),
+    fn cached(&self, txid: &TxId) -> Option<Option<FirstPage>> {
+        match self.in_flight.and_then(|changes| changes.first_page(txid)) {
+            // The engine may or may not have it yet.
+            Some(change) => Some(change.now.as_ref().map(|version| version.page.clone())),
             None => self.cache.get(txid).map(Some),
         }
     }
 
-    fn masters(&self, txids: &[TxId]) -> Result<Vec<Option<StoredMaster>>, StoreError> {
-        self.snapshot.masters(txids)
+    fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
+        self.snapshot.first_pages(txids)
     }
 
-    fn extras(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<OutputPage>>>, StoreError> {
-        let found = self.snapshot.extras(keys)?;
-        let under_way = |key: &PageKey| self.under_way.and_then(|changes| changes.extra(key));
-        let page = |(key, read): (&PageKey, Option<Arc<OutputPage>>)| match under_way(key) {
-            Some(entry) => entry.now.clone(),
+    fn further_pages(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError> {
+        let found = self.snapshot.further_pages(keys)?;
+        let in_flight = |key: &PageKey| self.in_flight.and_then(|changes| changes.further_page(key));
+        let page = |(key, read): (&PageKey, Option<Arc<FurtherPage>>)| match in_flight(key) {
+            Some(change) => change.now.clone(),
             None => read,
         };
         Ok(keys.iter().zip(found).map(page).collect())
     }
 }
 
-/// A change under way.
+/// A change in the making.
 pub(crate) struct Change<'a> {
     /// Pages read and changed.
     pub(crate) set: WorkingSet<'a>,
@@ -90,7 +90,7 @@ pub(crate) struct Change<'a> {
 pub(crate) struct Deleted {
     /// Pages besides the first.
     pub(crate) further_pages: u32,
-    pub(crate) facts: Facts,
+    pub(crate) derived: Derived,
 }
 
 /// A change that is decided, but for its batch: what memory has to know of it.
@@ -145,7 +145,7 @@ impl Core {
         let _whole = PoisonOnPanic(self);
         let (result, prepared) = self.prepare(&writer, None, operation)?;
         if let Some((writes, prepared)) = prepared {
-            let large = self.is_large(prepared.changes.masters.len());
+            let large = self.is_large(prepared.changes.first.len());
             // Caches are brought up to date beside the write. If that fails, the store is poisoned: nothing is decided by them any more.
             let cache = &writer.cache;
             let (written, ()) =
@@ -156,21 +156,21 @@ impl Core {
         Ok(result)
     }
 
-    /// Runs one operation and decides what it writes, if anything. `under_way` is what is being written meanwhile: it counts as done.
+    /// Runs one operation and decides what it writes, if anything. `in_flight` is what is being written meanwhile: it counts as done.
     pub(crate) fn prepare<T, E: From<StoreError>>(
         &self,
         writer: &Writer,
-        under_way: Option<&Prepared>,
+        in_flight: Option<&Prepared>,
         operation: impl FnOnce(&mut Change) -> Result<T, E>,
     ) -> Result<(T, Option<(WriteSet, Prepared)>), E> {
         let Writer { state, cache, rolling } = writer;
         let (state_before, rolling): (&State, &Rolling) =
-            under_way.map_or((state, rolling), |under_way| (&under_way.state, &under_way.rolling));
+            in_flight.map_or((state, rolling), |in_flight| (&in_flight.state, &in_flight.rolling));
         let snapshot = self.snapshot()?;
         let pages = WriterPages {
             snapshot: &snapshot,
             cache,
-            under_way: under_way.map(|under_way| &under_way.changes),
+            in_flight: in_flight.map(|in_flight| &in_flight.changes),
         };
         let mut change = Change {
             set: WorkingSet::new(&pages),
@@ -190,23 +190,23 @@ impl Core {
         if nothing && state == *state_before {
             return Ok((result, None));
         }
-        let mut rows = Rows::with_capacity(changes.masters.len() + deleted.len());
+        let mut rows = Rows::with_capacity(changes.first.len() + deleted.len());
         let mut counts = CountChanges::default();
-        for (txid, entry) in &changes.masters {
-            rows.master(txid, entry);
-            counts.add_record(entry);
-            record_changes(*txid, entry, |change| rows.index(&change));
+        for (txid, change) in &changes.first {
+            rows.first_page(txid, change);
+            counts.add_record(change);
+            record_changes(*txid, change, |change| rows.index(&change));
         }
-        for (key, entry) in &changes.extras {
-            rows.extra(key, entry);
-            counts.add_page(entry);
+        for (key, change) in &changes.further {
+            rows.further_page(key, change);
+            counts.add_page(change);
         }
         changes
             .address_changes(self.options.address_index, |change| rows.index(&change))
             .map_err(|cause| corrupt("a page that is being written", cause))?;
-        deleted.iter().for_each(|(_, record)| counts.prune(&record.facts));
+        deleted.iter().for_each(|(_, record)| counts.prune(&record.derived));
         state.counts = state.counts.changed(&counts);
-        let settled = self.settled_after(&counts, under_way);
+        let settled = self.settled_after(&counts, in_flight);
         let rolled = rolling.roll(&changes, &pages, state.last())?;
         let Rows { mut writes, lowest_due } = rows;
         for height in undone {
@@ -223,17 +223,17 @@ impl Core {
             record.delete(&mut writes, *txid);
         }
         let rolling = rolling.rolled(rolled);
-        let records = changes.masters.len();
+        let records = changes.first.len();
         trace!(records, ?decided, ?collected, put_together = ?clock.lap(), "prepared");
         self.reached("prepared")?;
         Ok((result, Some((writes, Prepared { changes, deleted, state, rolling, settled, lowest_due }))))
     }
 
-    /// Returns how many records are settled after a change, at each height where that changes. `under_way` is what is being written
+    /// Returns how many records are settled after a change, at each height where that changes. `in_flight` is what is being written
     /// meanwhile: it counts as done.
-    fn settled_after(&self, by: &CountChanges, under_way: Option<&Prepared>) -> BTreeMap<Height, u64> {
+    fn settled_after(&self, by: &CountChanges, in_flight: Option<&Prepared>) -> BTreeMap<Height, u64> {
         let published = self.settled.read();
-        let before = |height| match under_way.and_then(|under_way| under_way.settled.get(height)) {
+        let before = |height| match in_flight.and_then(|in_flight| in_flight.settled.get(height)) {
             Some(records) => *records,
             None => published.at(*height),
         };
@@ -246,7 +246,7 @@ impl Core {
         prepared.lowest_due.inspect(|height| self.due_start.writing(*height));
         let mut clock = Clock::start();
         self.commit_rows(writes)?;
-        trace!(records = prepared.changes.masters.len(), took = ?clock.lap(), "written");
+        trace!(records = prepared.changes.first.len(), took = ?clock.lap(), "written");
         prepared.lowest_due.inspect(|_| self.due_start.written());
         self.publish_utxo_set(&prepared.rolling);
         let mut settled = self.settled.write();
@@ -261,7 +261,7 @@ impl Core {
     pub(crate) fn make_current(&self, writer: &mut Writer, written: &Prepared) {
         let Prepared { changes, deleted, state, rolling, .. } = written;
         let deleted = deleted.iter().map(|(txid, _)| *txid);
-        self.watches.tell(changes.masters.iter().map(|(txid, _)| *txid).chain(deleted));
+        self.watches.tell(changes.first.iter().map(|(txid, _)| *txid).chain(deleted));
         writer.state.clone_from(state);
         writer.rolling.clone_from(rolling);
     }
@@ -270,22 +270,23 @@ impl Core {
     pub(crate) fn remember(&self, prepared: &Prepared, cache: &RecordCache) {
         let Prepared { changes, deleted, .. } = prepared;
         let mut clock = Clock::start();
-        let mined_at = |side: &Option<Side>| side.as_ref().and_then(|side| side.facts.mined_at);
+        let mined_at =
+            |version: &Option<PageVersion>| version.as_ref().and_then(|version| version.derived.mined_at);
         let mut mined = self.mined.write();
-        for (txid, record) in &changes.masters {
+        for (txid, record) in &changes.first {
             mined.note(*txid, mined_at(&record.before), mined_at(&record.now));
         }
-        deleted.iter().for_each(|(txid, record)| mined.note(*txid, record.facts.mined_at, None));
+        deleted.iter().for_each(|(txid, record)| mined.note(*txid, record.derived.mined_at, None));
         drop(mined);
         // What was deleted as a whole had nothing left to spend, so it is not in the cache.
-        for (txid, record) in &changes.masters {
+        for (txid, record) in &changes.first {
             // What has nothing left to spend will hardly be asked for again before it is pruned.
-            match record.now.as_ref().filter(|side| side.facts.open > 0) {
-                Some(side) => cache.put(*txid, side.stored.clone()),
+            match record.now.as_ref().filter(|version| version.derived.open > 0) {
+                Some(version) => cache.put(*txid, version.page.clone()),
                 None => cache.remove(txid),
             }
         }
-        trace!(records = changes.masters.len(), took = ?clock.lap(), "remembered");
+        trace!(records = changes.first.len(), took = ?clock.lap(), "remembered");
     }
 
     /// Runs a batch of independent items as one write. Those that fail change nothing.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use sapwood_ledger::StoreError;
 use sapwood_rules::{KeepReason, Verdict, delete_at, judge, settled_at};
-use sapwood_types::{External, Height, MasterPage, Slot, TxId, TxRecord};
+use sapwood_types::{External, Height, RecordView, Slot, TxId, TxRecord};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
@@ -102,13 +102,13 @@ impl PrunerHandle {
         };
         let ends = after_preservation(shared, &record, situation.height);
         let ends_with_next = ends.is_some();
-        let master = ends.unwrap_or_else(|| record.to_pages().0);
+        let next = ends.as_ref().unwrap_or(&record).view();
         let mut judged =
             shared.store.judge(vec![txid], situation.context(), shared.options.child_check).await?;
         let mut verdict = judged.pop().map_or(Verdict::Gone, |judged| judged.verdict);
         if ends_with_next {
             // What can be taken back is among its holds.
-            verdict = judge(&master, &situation.context(), None);
+            verdict = judge(next, &situation.context(), None);
         }
         let body = match record.head.external {
             None => None,
@@ -122,7 +122,7 @@ impl PrunerHandle {
         if let Verdict::Kept(reason) = &verdict {
             explanation.reason = Some(reason.label().into());
         }
-        explanation.guards = guards(&record, &master, &situation);
+        explanation.guards = guards(&record, next, &situation);
         if let (true, Some(guard)) =
             (ends_with_next, explanation.guards.iter_mut().find(|guard| guard.name == "preserved"))
         {
@@ -134,7 +134,7 @@ impl PrunerHandle {
         }
         explanation.guards.extend(children_guard(&verdict, shared.options.child_check));
         explanation.guards.extend(body);
-        (explanation.earliest, explanation.needs) = outlook(&master, &situation, &verdict);
+        (explanation.earliest, explanation.needs) = outlook(next, &situation, &verdict);
         Ok(explanation)
     }
 
@@ -209,7 +209,7 @@ fn state_in_words(record: &TxRecord) -> String {
 }
 
 /// Each guard that the record, the chain and the holds make.
-fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<Guard> {
+fn guards(record: &TxRecord, next: RecordView, situation: &Situation) -> Vec<Guard> {
     let head = &record.head;
     let mut guards = Vec::new();
     let mut guard = |name: &'static str, question: &'static str, retains, answer: String| {
@@ -238,8 +238,8 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
             false,
             format!("yes, at {}", text::at(since)),
         );
-        let claimed = u64::from(master.all_slots().claimed());
-        let needed = claimed > 0 || master.all_slots().latest_child().is_some();
+        let claimed = u64::from(next.claimed());
+        let needed = claimed > 0 || next.latest_child().is_some();
         let answer = format!("{} spent or frozen", text::counted(claimed, "output"));
         guard("spent", "Does anything depend on it, although it lost?", needed, answer);
     } else {
@@ -260,10 +260,10 @@ fn guards(record: &TxRecord, master: &MasterPage, situation: &Situation) -> Vec<
             format!("{} spent by unmined transactions{by_whom}", text::counted(unmined_children, "output"));
         guard("children", "Is every child mined?", unmined_children > 0, answer);
     }
-    let due_at = due_at(master, situation);
+    let due_at = due_at(next, situation);
     if situation.policy.retention == 0 {
         guard("age", "Is it old enough?", true, "the retention is 0, so nothing is ever deleted".into());
-    } else if let (Some(settled), Some(due_at)) = (settled_at(master), due_at) {
+    } else if let (Some(settled), Some(due_at)) = (settled_at(next), due_at) {
         let (settled, due) = (text::at(settled), text::at(due_at));
         let answer = format!(
             "it settled at {settled} and is due at {due}; the chain is at {}",
@@ -298,16 +298,12 @@ fn children_guard(verdict: &Verdict, checked: bool) -> Option<Guard> {
     Some(Guard { name: "child_check".into(), question, answer, retains })
 }
 
-fn due_at(master: &MasterPage, situation: &Situation) -> Option<Height> {
-    delete_at(settled_at(master)?, situation.policy.retention)
+fn due_at(record: RecordView, situation: &Situation) -> Option<Height> {
+    delete_at(settled_at(record)?, situation.policy.retention)
 }
 
 /// The earliest height at which the record could go if nothing changes, or what has to happen first.
-fn outlook(
-    master: &MasterPage,
-    situation: &Situation,
-    verdict: &Verdict,
-) -> (Option<Height>, Option<String>) {
+fn outlook(record: RecordView, situation: &Situation, verdict: &Verdict) -> (Option<Height>, Option<String>) {
     match verdict {
         Verdict::MayGo { due_at } => return (Some(*due_at), None),
         Verdict::Gone => return (None, None),
@@ -327,9 +323,9 @@ fn outlook(
         Verdict::Kept(_) => {}
     }
     // A preservation ends by itself at its height.
-    let mut later = master.clone();
-    let preserved_until = later.head.preserve_until.take();
-    let Some(due_at) = due_at(&later, situation) else {
+    let mut later = record.head.clone();
+    let preserved_until = later.preserve_until.take();
+    let Some(due_at) = due_at(record.with_head(&later), situation) else {
         let reason = match verdict {
             Verdict::Kept(KeepReason::Preserved { .. }) => {
                 "after its preservation it is still needed".to_owned()

@@ -7,7 +7,7 @@ use std::{
 
 use sapwood_ledger::StoreError;
 use sapwood_rules::{Policy, Verdict, judge};
-use sapwood_types::{Height, TxId, page::extra_pages};
+use sapwood_types::{Height, TxId, TxRecord, page::further_pages};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
@@ -152,14 +152,12 @@ impl PrunerHandle {
     ) -> Result<(), StoreError> {
         for record in readable(&self.shared.store, txids, &mut Vec::new()).await? {
             let ended = after_preservation(&self.shared, &record, situation.height);
-            let Some(master) = ended.filter(|master| judge(master, &situation.context(), None).may_go())
-            else {
-                continue;
-            };
-            let pages = u64::from(1 + extra_pages(master.head.output_count));
+            let may_go = |ended: &TxRecord| judge(ended.view(), &situation.context(), None).may_go();
+            let Some(ended) = ended.filter(may_go) else { continue };
+            let pages = u64::from(1 + further_pages(ended.head.output_count));
             plan.looked_at += 1;
             plan.records += 1;
-            plan.bytes += master.encode().len() as u64 * pages;
+            plan.bytes += ended.to_pages().0.bytes().len() as u64 * pages;
             plan.bodies += u64::from(record.head.external.is_some());
         }
         Ok(())

@@ -5,7 +5,7 @@ use sapwood_rules::{
     Hold, KeepReason, Policy, PruneContext, SafeHeight, Verdict, lifecycle::due_up_to, safe_height,
     settled_at,
 };
-use sapwood_types::{Height, MasterPage, TxRecord};
+use sapwood_types::{Height, TxRecord};
 
 use crate::{
     holds::{PERSISTER, REORG_WINDOW},
@@ -114,10 +114,10 @@ fn reorg_window(undoable_from: Height, policy: &Policy) -> Hold {
 
 /// The record as it will be after the next job at a height, if that ends its preservation: one that is over by then, or one that this
 /// pruner made and every child is mined now. `None` if it stays preserved, or is not.
-pub(crate) fn after_preservation(shared: &Shared, record: &TxRecord, height: Height) -> Option<MasterPage> {
+pub(crate) fn after_preservation(shared: &Shared, record: &TxRecord, height: Height) -> Option<TxRecord> {
     let until = record.head.preserve_until?;
     let own = shared.preserved.lock().get(&record.txid) == Some(&until);
-    let mut master = record.to_pages().0;
-    master.head.preserve_until = None;
-    (until <= height || (own && settled_at(&master).is_some())).then_some(master)
+    let mut ended = record.clone();
+    ended.head.preserve_until = None;
+    (until <= height || (own && settled_at(ended.view()).is_some())).then_some(ended)
 }

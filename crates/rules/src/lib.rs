@@ -12,7 +12,7 @@
 //! - [`readings`]: where the documents disagree, which reading is taken. Each one is a doc test.
 //!
 //! # Correctness
-//! A record is settled only if its own master page proves it: mined on the longest chain, every output that could be spent
+//! A record is settled only if its own first page proves it: mined on the longest chain, every output that could be spent
 //! is spent, and every spender is mined, each of which the slot remembers. All else is "not settled". Nothing here ever
 //! concludes "may go" from something it does not know.
 
@@ -24,7 +24,7 @@ pub mod spendability;
 pub mod verdict;
 
 pub use holds::{Hold, SafeHeight, safe_height};
-pub use lifecycle::{delete_at, settled, settled_at};
+pub use lifecycle::{delete_at, settled_at};
 pub use policy::{Policy, PolicyChange, PolicyError, PolicyField};
 pub use spendability::{SpendRefusal, SpendStatus};
-pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, judge_state};
+pub use verdict::{ChildEvidence, KeepReason, PruneContext, Verdict, judge};

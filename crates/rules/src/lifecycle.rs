@@ -4,7 +4,7 @@
 //! for the loser of a double spend, the moment it lost. A record may go `retention` blocks after it settled. The store
 //! indexes settled records by this height rather than by the sum, so that a new retention takes effect at once.
 
-use sapwood_types::{AllSlots, Height, MasterPage, TxHead};
+use sapwood_types::{Height, RecordView};
 
 /// The height at which the record settled; nothing while anybody may still need it.
 ///
@@ -15,25 +15,21 @@ use sapwood_types::{AllSlots, Height, MasterPage, TxHead};
 ///
 /// One with a reassigned output never settles, not even as a loser: that somebody's coin was given to somebody else is noted in
 /// this record and nowhere else.
-pub fn settled_at(record: &MasterPage) -> Option<Height> {
-    settled(&record.head, record.all_slots())
-}
-
-/// See [`settled_at`]: it is a matter of what changes of a record, and of nothing else.
-pub fn settled(head: &TxHead, slots: AllSlots) -> Option<Height> {
+pub fn settled_at(record: RecordView) -> Option<Height> {
+    let head = record.head;
     let pinned = head.creating || head.locked || head.preserve_until.is_some();
     if pinned || !head.reassignments.is_empty() {
         return None;
     }
     if let Some(since) = head.conflicting_since {
-        let needed = slots.claimed() > 0 || slots.latest_child().is_some();
+        let needed = record.claimed() > 0 || record.latest_child().is_some();
         return if needed { None } else { Some(since) };
     }
     let mined_at = head.mined_at()?;
-    if slots.open() > 0 {
+    if record.open() > 0 {
         return None;
     }
-    Some(slots.latest_child().map_or(mined_at, |child| child.max(mined_at)))
+    Some(record.latest_child().map_or(mined_at, |child| child.max(mined_at)))
 }
 
 /// The height at which a record that settled at `settled` may go. With a retention of 0 it never may.
@@ -69,7 +65,7 @@ pub fn preserve_until(before: Option<Height>, until: Height) -> Height {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxId, page::pages_of};
+    use sapwood_types::{MinedIn, Output, Reassignment, Slot, Spender, Tx, TxHead, TxId, TxRecord};
 
     use super::*;
 
@@ -81,7 +77,7 @@ mod tests {
         }
     }
 
-    fn record(head: TxHead, slots: &[Slot]) -> MasterPage {
+    fn record(head: TxHead, slots: &[Slot]) -> TxRecord {
         let outputs = slots.iter().map(|slot| match slot {
             Slot::Unspendable => Output::data(&b"x"[..]),
             _ => Output::new(1, &b"x"[..]),
@@ -97,10 +93,7 @@ mod tests {
             outputs: outputs.collect(),
             raw: Default::default(),
         };
-        let (mut master, extras) = pages_of(&tx, head);
-        assert!(extras.is_empty());
-        master.page.slots = slots.into();
-        master
+        TxRecord { slots: slots.into(), ..TxRecord::new(&tx, head) }
     }
 
     fn spent(child: u8, mined_at: Option<u32>) -> Slot {
@@ -110,31 +103,31 @@ mod tests {
     #[test]
     fn mined_and_fully_spent_by_mined_children_is_settled_at_the_latest() {
         let slots = [spent(2, Some(1001)), spent(3, Some(900)), Slot::Unspendable];
-        assert_eq!(settled_at(&record(mined(800), &slots)), Some(Height(1001)));
-        assert_eq!(settled_at(&record(mined(2000), &slots)), Some(Height(2000)));
+        assert_eq!(settled_at(record(mined(800), &slots).view()), Some(Height(1001)));
+        assert_eq!(settled_at(record(mined(2000), &slots).view()), Some(Height(2000)));
     }
 
     #[test]
     fn an_unmined_child_keeps_its_parent() {
-        assert_eq!(settled_at(&record(mined(800), &[spent(2, Some(1001)), spent(3, None)])), None);
+        assert_eq!(settled_at(record(mined(800), &[spent(2, Some(1001)), spent(3, None)]).view()), None);
     }
 
     #[test]
     fn an_unspent_or_frozen_output_keeps_its_transaction() {
-        assert_eq!(settled_at(&record(mined(800), &[Slot::Unspent])), None);
-        assert_eq!(settled_at(&record(mined(800), &[Slot::Frozen])), None);
+        assert_eq!(settled_at(record(mined(800), &[Slot::Unspent]).view()), None);
+        assert_eq!(settled_at(record(mined(800), &[Slot::Frozen]).view()), None);
     }
 
     #[test]
     fn only_data_outputs_settle_at_once() {
-        assert_eq!(settled_at(&record(mined(800), &[Slot::Unspendable])), Some(Height(800)));
+        assert_eq!(settled_at(record(mined(800), &[Slot::Unspendable]).view()), Some(Height(800)));
     }
 
     #[test]
     fn off_the_longest_chain_is_never_settled() {
         let mut head = TxHead { first_unmined: Some(Height(5)), ..mined(800) };
         head.blocks[0].on_longest_chain = false;
-        assert_eq!(settled_at(&record(head, &[spent(2, Some(900))])), None);
+        assert_eq!(settled_at(record(head, &[spent(2, Some(900))]).view()), None);
     }
 
     #[test]
@@ -145,7 +138,7 @@ mod tests {
             TxHead { creating: true, ..mined(800) },
             TxHead { preserve_until: Some(Height(1)), ..mined(800) },
         ] {
-            assert_eq!(settled_at(&record(head, &slots)), None);
+            assert_eq!(settled_at(record(head, &slots).view()), None);
         }
     }
 
@@ -156,10 +149,10 @@ mod tests {
             conflicting_since: Some(Height(70)),
             ..TxHead::default()
         };
-        assert_eq!(settled_at(&record(head.clone(), &[Slot::Unspent])), Some(Height(70)));
-        assert_eq!(settled_at(&record(head.clone(), &[spent(2, None)])), None);
-        assert_eq!(settled_at(&record(head.clone(), &[spent(2, Some(80))])), None);
-        assert_eq!(settled_at(&record(head, &[Slot::Frozen])), None);
+        assert_eq!(settled_at(record(head.clone(), &[Slot::Unspent]).view()), Some(Height(70)));
+        assert_eq!(settled_at(record(head.clone(), &[spent(2, None)]).view()), None);
+        assert_eq!(settled_at(record(head.clone(), &[spent(2, Some(80))]).view()), None);
+        assert_eq!(settled_at(record(head, &[Slot::Frozen]).view()), None);
     }
 
     #[test]
@@ -167,10 +160,10 @@ mod tests {
         let (old, new) = Default::default();
         let noted = Reassignment { vout: 0, old, new, at: Height(820), spendable_from: Height(850) };
         let reassigned = |head: TxHead| TxHead { reassignments: vec![noted], ..head };
-        assert_eq!(settled_at(&record(mined(800), &[spent(2, Some(900))])), Some(Height(900)));
-        assert_eq!(settled_at(&record(reassigned(mined(800)), &[spent(2, Some(900))])), None);
+        assert_eq!(settled_at(record(mined(800), &[spent(2, Some(900))]).view()), Some(Height(900)));
+        assert_eq!(settled_at(record(reassigned(mined(800)), &[spent(2, Some(900))]).view()), None);
         let lost = TxHead { conflicting_since: Some(Height(70)), ..TxHead::default() };
-        assert_eq!(settled_at(&record(reassigned(lost), &[Slot::Unspent])), None);
+        assert_eq!(settled_at(record(reassigned(lost), &[Slot::Unspent]).view()), None);
     }
 
     #[test]

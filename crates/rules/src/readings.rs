@@ -48,7 +48,7 @@
 //! # use sapwood_rules::readings::example::*;
 //! # use sapwood_rules::{ChildEvidence, verdict::check_child};
 //! let parent = parent_with_child(Some(1001));
-//! let check = |found| check_child(&parent.page.slots[0], |_| found, &context(1289, &[]));
+//! let check = |found| check_child(&parent.slots[0], |_| found, &context(1289, &[]));
 //! assert!(check(ChildEvidence::Present { mined_at: Some(Height(1001)) }).is_ok());
 //! assert!(check(ChildEvidence::Present { mined_at: None }).is_err());
 //! ```
@@ -58,8 +58,8 @@
 //! ```
 //! # use sapwood_rules::readings::example::*;
 //! # use sapwood_rules::{ChildEvidence, verdict::check_child};
-//! let check = |parent: &MasterPage, at| {
-//!     check_child(&parent.page.slots[0], |_| ChildEvidence::Absent, &context(at, &[]))
+//! let check = |parent: &TxRecord, at| {
+//!     check_child(&parent.slots[0], |_| ChildEvidence::Absent, &context(at, &[]))
 //! };
 //! assert!(check(&parent_with_child(Some(1001)), 1289).is_ok());
 //! assert!(check(&parent_with_child(Some(1001)), 1288).is_err());
@@ -92,12 +92,12 @@
 //! let mut parent = parent_with_child(Some(1200));
 //! assert!(judge_at(1488, &parent, &[]).may_go());
 //! reassign(&mut parent, 1100);
-//! assert_eq!(settled_at(&parent), None);
+//! assert_eq!(settled_at(parent.view()), None);
 //! let verdict = judge_at(u32::MAX, &parent, &[]).to_string();
 //! assert!(verdict.contains("output 0 was reassigned at height 1100"));
 //! parent.head.blocks.clear();
 //! parent.head.conflicting_since = Some(Height(1150));
-//! parent.page.slots[0] = Slot::Unspent;
+//! parent.slots[0] = Slot::Unspent;
 //! assert_eq!(judge_at(u32::MAX, &parent, &[]).to_string(), verdict);
 //! ```
 //!
@@ -109,20 +109,20 @@
 //! let mut coinbase = parent_with_child(Some(1001));
 //! coinbase.head.coinbase = true;
 //! coinbase.head.spending_height = Some(Height(1100));
-//! coinbase.page.slots[0] = Slot::Unspent;
-//! assert_eq!(settled_at(&coinbase), None);
+//! coinbase.slots[0] = Slot::Unspent;
+//! assert_eq!(settled_at(coinbase.view()), None);
 //! assert!(!judge_at(u32::MAX, &coinbase, &[]).may_go());
 //! ```
 
 /// The parent that the examples are about.
 pub mod example {
-    pub use sapwood_types::{Height, MasterPage, Slot};
-    use sapwood_types::{MinedIn, Output, Reassignment, Spender, Tx, TxHead, TxId, UtxoHash, page::pages_of};
+    pub use sapwood_types::{Height, Slot, TxRecord};
+    use sapwood_types::{MinedIn, Output, Reassignment, Spender, Tx, TxHead, TxId, UtxoHash};
 
     use crate::{Hold, PruneContext, Verdict, judge, safe_height};
 
     /// A transaction mined at 1000 whose one output is spent by a child that is mined at that height, or not mined.
-    pub fn parent_with_child(child_mined_at: Option<u32>) -> MasterPage {
+    pub fn parent_with_child(child_mined_at: Option<u32>) -> TxRecord {
         let head = TxHead {
             created_height: Height(1000),
             blocks: [MinedIn { block_id: 1, height: Height(1000), subtree: 0, on_longest_chain: true }]
@@ -140,14 +140,14 @@ pub mod example {
             outputs: vec![Output::new(50, &b"script"[..])],
             raw: Default::default(),
         };
-        let (mut parent, _) = pages_of(&tx, head);
+        let mut parent = TxRecord::new(&tx, head);
         let spender = Spender::new(TxId([2; 32]), 0);
-        parent.page.slots[0] = Slot::spent(spender, child_mined_at.map(Height));
+        parent.slots[0] = Slot::spent(spender, child_mined_at.map(Height));
         parent
     }
 
     /// Notes that the output was given to another owner at that height.
-    pub fn reassign(parent: &mut MasterPage, at: u32) {
+    pub fn reassign(parent: &mut TxRecord, at: u32) {
         let (old, new) = (UtxoHash([3; 32]), UtxoHash([4; 32]));
         let (at, spendable_from) = (Height(at), Height(at).plus(10));
         parent.head.reassignments.push(Reassignment { vout: 0, old, new, at, spendable_from });
@@ -171,7 +171,7 @@ pub mod example {
     }
 
     /// The verdict at a height.
-    pub fn judge_at(current: u32, record: &MasterPage, holds: &[Hold]) -> Verdict {
-        judge(record, &context(current, holds), None)
+    pub fn judge_at(current: u32, record: &TxRecord, holds: &[Hold]) -> Verdict {
+        judge(record.view(), &context(current, holds), None)
     }
 }

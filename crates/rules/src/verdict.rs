@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use sapwood_types::{AllSlots, Height, MasterPage, Slot, TxHead, TxId};
+use sapwood_types::{Height, RecordView, Slot, TxId};
 
-use crate::lifecycle::{delete_at, is_stable, settled};
+use crate::lifecycle::{delete_at, is_stable, settled_at};
 
 /// What a record is judged by, besides itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,8 @@ pub enum ChildEvidence {
 }
 
 /// Returns why the record's own content keeps it, looking at nothing else. `None` if it is settled.
-pub fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
+pub fn unsettled(record: RecordView) -> Option<KeepReason> {
+    let head = record.head;
     if head.creating {
         return Some(KeepReason::Creating);
     }
@@ -210,22 +211,22 @@ pub fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
         return Some(KeepReason::Preserved { until });
     }
     if head.is_conflicting() {
-        let claimed = slots.claimed();
-        let needed = claimed > 0 || slots.latest_child().is_some();
+        let claimed = record.claimed();
+        let needed = claimed > 0 || record.latest_child().is_some();
         return needed.then_some(KeepReason::ConflictStillNeeded { claimed });
     }
     if head.mined_at().is_none() {
         return Some(KeepReason::Unmined { since: head.unmined_since().unwrap_or(head.created_height) });
     }
-    let open = slots.open();
+    let open = record.open();
     if open == 0 {
         return None;
     }
-    let here = slots.first_page();
+    let here = record.slots;
     let waits = |slot: &Slot| matches!(slot, Slot::Spent { child_mined_at: None, .. });
     let claimed_by = here.iter().find(|slot| waits(slot)).and_then(Slot::spender).map(|by| by.child);
     let first = here.iter().position(|slot| matches!(slot, Slot::Unspent | Slot::Frozen));
-    let unspent = open - waiting_slots(slots);
+    let unspent = open - waiting_slots(record);
     Some(if unspent > 0 {
         KeepReason::Unspent { outputs: unspent, first: first.map(|place| place as u32) }
     } else {
@@ -233,11 +234,11 @@ pub fn unsettled(head: &TxHead, slots: AllSlots) -> Option<KeepReason> {
     })
 }
 
-/// Outputs spent by an unmined transaction. Frozen ones on further pages are not told apart and count here too, which
-/// changes the words of the reason, never the verdict.
-fn waiting_slots(slots: AllSlots) -> u32 {
-    let frozen = slots.first_page().iter().filter(|slot| **slot == Slot::Frozen).count() as u32;
-    slots.claimed() - frozen
+/// Counts the outputs spent by an unmined transaction. Frozen ones that are known only as a sum count here too, which changes the words of
+/// the reason, never the verdict.
+fn waiting_slots(record: RecordView) -> u32 {
+    let frozen = record.slots.iter().filter(|slot| **slot == Slot::Frozen).count() as u32;
+    record.claimed() - frozen
 }
 
 /// Judges a record by its own content, the chain's height, the holds, and what can still be taken back.
@@ -246,25 +247,15 @@ fn waiting_slots(slots: AllSlots) -> u32 {
 /// it or spent from it lies at or below the height at which it settled. So what settled below `undoable_from` no rollback asks for.
 /// The context is the word of whoever asks, right or wrong; this is the store's own knowledge, and a store that can take blocks back
 /// always gives it.
-pub fn judge(record: &MasterPage, context: &PruneContext, undoable_from: Option<Height>) -> Verdict {
-    judge_state(&record.head, record.all_slots(), context, undoable_from)
-}
-
-/// See [`judge`]: it is a matter of what changes of a record, and of nothing else.
-pub fn judge_state(
-    head: &TxHead,
-    slots: AllSlots,
-    context: &PruneContext,
-    undoable_from: Option<Height>,
-) -> Verdict {
-    let Some(settled_at) = settled(head, slots) else {
-        return Verdict::Kept(unsettled(head, slots).unwrap_or(KeepReason::Creating));
+pub fn judge(record: RecordView, context: &PruneContext, undoable_from: Option<Height>) -> Verdict {
+    let Some(settled_at) = settled_at(record) else {
+        return Verdict::Kept(unsettled(record).unwrap_or(KeepReason::Creating));
     };
     let Some(due_at) = delete_at(settled_at, context.retention) else {
         return Verdict::Kept(KeepReason::RetentionOff);
     };
     if due_at > context.current {
-        return Verdict::Kept(not_due_yet(head, slots, settled_at, due_at));
+        return Verdict::Kept(not_due_yet(record, settled_at, due_at));
     }
     if Some(due_at) > context.safe {
         return Verdict::Kept(KeepReason::Held { due_at, safe: context.safe });
@@ -277,10 +268,10 @@ pub fn judge_state(
     }
 }
 
-fn not_due_yet(head: &TxHead, slots: AllSlots, settled_at: Height, due_at: Height) -> KeepReason {
-    let waits_for_child = head.mined_at().is_some_and(|own| own < settled_at);
-    if waits_for_child && !head.is_conflicting() {
-        let latest = slots.first_page().iter().find(|slot| slot.child_mined_at() == Some(settled_at));
+fn not_due_yet(record: RecordView, settled_at: Height, due_at: Height) -> KeepReason {
+    let waits_for_child = record.head.mined_at().is_some_and(|own| own < settled_at);
+    if waits_for_child && !record.head.is_conflicting() {
+        let latest = record.slots.iter().find(|slot| slot.child_mined_at() == Some(settled_at));
         let child = latest.and_then(Slot::spender).map(|by| by.child);
         return KeepReason::ChildUnstable { child, mined_at: settled_at, stable_at: due_at };
     }
@@ -402,7 +393,7 @@ mod tests {
     #[test]
     fn what_can_be_taken_back_stays_however_old_it_is_said_to_be() {
         let parent = parent_with_child(Some(1001));
-        let at = |current, undoable_from| judge(&parent, &context(current, &[]), undoable_from);
+        let at = |current, undoable_from| judge(parent.view(), &context(current, &[]), undoable_from);
         let undoable_from = Height(1001);
         let undoable = KeepReason::Undoable { settled_at: Height(1001), undoable_from };
         assert_eq!(at(u32::MAX, Some(undoable_from)), Verdict::Kept(undoable));
@@ -414,7 +405,7 @@ mod tests {
     #[test]
     fn a_hold_is_named_before_the_rollback() {
         let holds = [hold("export", Some(5))];
-        let verdict = judge(&parent_with_child(Some(1001)), &context(2000, &holds), Some(Height(1)));
+        let verdict = judge(parent_with_child(Some(1001)).view(), &context(2000, &holds), Some(Height(1)));
         assert!(matches!(verdict, Verdict::Kept(KeepReason::Held { .. })), "{verdict}");
     }
 }

@@ -8,7 +8,8 @@
 //! - [`tx`], [`block`]: what a chain source delivers.
 //! - [`slot`], [`record`]: what the store keeps of a transaction, paged at [`PAGE_SIZE`] outputs.
 //! - [`coin`]: what Bitcoin Core hashes of an unspent output.
-//! - [`front`], [`stored`]: the changing part of a first page, and a page in one piece of memory.
+//! - [`first_page`], [`header`], [`page`]: a record as it is stored, decoded part by part.
+//! - [`view`]: what the rules look at, in either form of a record.
 //! - [`tx_file`]: a whole transaction in a file of its own.
 //! - [`undo`]: what is needed to take a block back.
 //! - [`codec`]: the reader and writer every format is built from, and [`DecodeError`].
@@ -25,30 +26,32 @@
 pub mod block;
 pub mod codec;
 pub mod coin;
-pub mod front;
+pub mod first_page;
 pub mod hash;
+pub mod header;
 pub mod height;
 pub mod outpoint;
 pub mod page;
 pub mod record;
 pub mod slot;
-pub mod stored;
 pub mod tx;
 pub mod tx_file;
 pub mod undo;
+pub mod view;
 
 pub use block::{Block, BlockMark, BlockRules, ChainPoint};
 pub use codec::DecodeError;
-pub use front::{AllSlots, MasterFront};
+pub use first_page::{FirstPage, Scratch};
 pub use hash::{AddressHash, BlockHash, TxId, UtxoHash};
+pub use header::RecordHeader;
 pub use height::Height;
 pub use outpoint::{OutPoint, ParseOutPointError, Spender};
-pub use page::{MasterPage, OutputPage, PageSummary, Slots};
+pub use page::{FurtherPage, PageSummary, PageView, Slots};
 pub use record::{Blocks, External, MinedIn, Reassignment, TxHead, TxRecord};
 pub use slot::Slot;
-pub use stored::{Scratch, StoredMaster};
 pub use tx::{Input, Output, OutputRef, PrevOutput, Tx, TxBody};
-pub use undo::{ReplacedRecord, Undo};
+pub use undo::Undo;
+pub use view::RecordView;
 
 /// Outputs per page. A transaction with more is kept as several entries, so that spending one output of a huge
 /// transaction rewrites a few kilobytes at most.

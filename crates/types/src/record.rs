@@ -1,11 +1,13 @@
 //! What the store keeps of a transaction.
 
+use std::borrow::Borrow;
+
 use smallvec::SmallVec;
 
 use crate::{
-    AddressHash, BlockMark, DecodeError, Height, MasterPage, OutPoint, Output, OutputPage, Slot, Tx, TxId,
-    UtxoHash,
-    page::{extra_pages, outputs_on},
+    AddressHash, BlockMark, DecodeError, FirstPage, FurtherPage, Height, OutPoint, Output, PageView,
+    RecordHeader, RecordView, Slot, Tx, TxId, UtxoHash, first_page,
+    page::{further_pages, outputs_on},
     tx::TxBody,
 };
 
@@ -119,7 +121,7 @@ impl TxHead {
     }
 }
 
-/// A whole stored transaction, all pages put together.
+/// A stored transaction, decoded: all pages put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxRecord {
     /// Which transaction.
@@ -154,36 +156,51 @@ impl TxRecord {
         }
     }
 
-    /// Puts a record together from its pages, checking everything that reading single pages does not.
-    pub fn assemble(txid: TxId, master: &MasterPage, extras: &[OutputPage]) -> Result<Self, DecodeError> {
-        const WHAT: &str = "record";
-        let refuse = |problem| Err(DecodeError::Inconsistent { what: WHAT, problem });
-        let count = master.head.output_count;
-        if [extras.len(), master.summaries.len()] != [extra_pages(count) as usize; 2] {
-            return refuse("a page is missing or left over");
-        }
-        // An output is found by its number alone, so each page must have its own share, not only all together.
-        let sizes = [&master.page].into_iter().chain(extras).map(|page| page.slots.len());
-        if sizes.zip(0..).any(|(size, page)| size != outputs_on(page, count)) {
-            return refuse("a page has too few or too many outputs");
-        }
-        let mut outputs = master.page.decode_outputs()?;
-        let mut slots = master.page.slots.to_vec();
-        for (extra, summary) in extras.iter().zip(&master.summaries) {
-            if extra.summary() != *summary {
-                return refuse("a page summary is stale");
-            }
-            outputs.extend(extra.decode_outputs()?);
-            slots.extend_from_slice(&extra.slots);
-        }
-        let head = master.head.clone();
-        let body = TxBody::decode(master.body.clone())?;
-        Ok(TxRecord { txid, head, body, outputs, slots })
+    /// Puts a record together from its pages, checking everything that decoding single pages does not.
+    pub fn assemble(txid: TxId, first: &FirstPage, further: &[FurtherPage]) -> Result<Self, DecodeError> {
+        Self::assemble_with(txid, first, &first.header()?, further)
     }
 
-    /// The pages that hold this record: the first, then the others in order.
-    pub fn to_pages(&self) -> (MasterPage, Vec<OutputPage>) {
-        crate::page::split(self)
+    /// Puts a record together as [`assemble`](Self::assemble) does. `header` is the one of the first page, changed or not.
+    pub fn assemble_with<P: Borrow<FurtherPage>>(
+        txid: TxId,
+        first: &FirstPage,
+        header: &RecordHeader,
+        further: &[P],
+    ) -> Result<Self, DecodeError> {
+        const WHAT: &str = "record";
+        let refuse = |problem| Err(DecodeError::Inconsistent { what: WHAT, problem });
+        let count = header.head.output_count;
+        if further.len() != further_pages(count) as usize {
+            return refuse("a page is missing or left over");
+        }
+        let pages: Vec<PageView> = std::iter::once(first.view(header))
+            .chain(further.iter().map(|page| Ok(page.borrow().view())))
+            .collect::<Result<_, _>>()?;
+        // An output is found by its number alone, so each page must have its own share, not only all together.
+        if pages.iter().zip(0..).any(|(page, number)| page.slots.len() != outputs_on(number, count)) {
+            return refuse("a page has too few or too many outputs");
+        }
+        if further.iter().zip(&header.summaries).any(|(page, summary)| page.borrow().summary() != *summary) {
+            return refuse("a page summary is stale");
+        }
+        let (mut outputs, mut slots) = (Vec::new(), Vec::new());
+        for page in pages {
+            outputs.append(&mut page.decode_outputs()?);
+            slots.extend_from_slice(page.slots);
+        }
+        let body = first.body(header)?;
+        Ok(TxRecord { txid, head: header.head.clone(), body, outputs, slots })
+    }
+
+    /// Encodes the record: its first page, then the others in order.
+    pub fn to_pages(&self) -> (FirstPage, Vec<FurtherPage>) {
+        first_page::split(self)
+    }
+
+    /// Shows the record to the rules.
+    pub fn view(&self) -> RecordView<'_> {
+        RecordView::of_record(self)
     }
 
     /// Which output this is.

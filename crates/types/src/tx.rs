@@ -1,6 +1,6 @@
 //! Transactions as a chain source delivers them.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::{
     AddressHash, DecodeError, External, OutPoint, PAGE_SIZE, TxId, UtxoHash,
@@ -134,7 +134,7 @@ impl Output {
     }
 
     /// Reads an output, or the mark of one that was not kept.
-    pub fn decode(from: &mut Reader) -> Result<Option<Self>, DecodeError> {
+    pub fn decode<B: Buf>(from: &mut Reader<B>) -> Result<Option<Self>, DecodeError> {
         const FIELD: &str = "output";
         let flags = from.u8(FIELD)?;
         if flags == Self::NOT_KEPT {
@@ -155,13 +155,15 @@ impl Output {
     }
 }
 
-/// Amount and script of an encoded output, where they lie.
+/// Amount, script and credential of an encoded output, where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputRef<'a> {
     /// See [`Output::value`].
     pub value: u64,
     /// See [`Output::script`].
     pub script: &'a [u8],
+    /// See [`Output::credential`].
+    pub credential: Option<AddressHash>,
 }
 
 impl<'a> OutputRef<'a> {
@@ -183,10 +185,11 @@ impl<'a> OutputRef<'a> {
         if has_extra && take_sized(from, "output extra")?.is_empty() {
             return Err(DecodeError::Inconsistent { what: FIELD, problem: "extra data announced but empty" });
         }
-        if has_credential {
-            take(from, "credential", AddressHash::SIZE)?;
-        }
-        Ok(Some(OutputRef { value, script }))
+        let credential = match has_credential {
+            true => take(from, "credential", AddressHash::SIZE)?.try_into().ok().map(AddressHash),
+            false => None,
+        };
+        Ok(Some(OutputRef { value, script, credential }))
     }
 }
 
@@ -212,14 +215,14 @@ fn take_varint(from: &mut &[u8], field: &'static str) -> Result<u64, DecodeError
     Err(DecodeError::BadNumber { field })
 }
 
-fn take_sized<'a>(from: &mut &'a [u8], field: &'static str) -> Result<&'a [u8], DecodeError> {
+pub(crate) fn take_sized<'a>(from: &mut &'a [u8], field: &'static str) -> Result<&'a [u8], DecodeError> {
     let length = take_varint(from, field)?;
     take(from, field, usize::try_from(length).map_err(|_| DecodeError::BadNumber { field })?)
 }
 
 impl<'a> From<&'a Output> for OutputRef<'a> {
     fn from(output: &'a Output) -> Self {
-        OutputRef { value: output.value, script: &output.script }
+        OutputRef { value: output.value, script: &output.script, credential: output.credential }
     }
 }
 
@@ -294,10 +297,18 @@ impl TxBody {
         }
     }
 
-    /// Reads a body.
+    /// Reads a body. Scripts share its memory.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        Self::read(Reader::new(bytes))
+    }
+
+    /// Reads a body. Scripts are copied.
+    pub fn decode_slice(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::read(Reader::of_slice(bytes))
+    }
+
+    fn read<B: Buf>(mut from: Reader<B>) -> Result<Self, DecodeError> {
         const WHAT: &str = "transaction body";
-        let mut from = Reader::new(bytes);
         let flags = from.u8(WHAT)?;
         if flags & !Self::HAS_FEE != 0 {
             return Err(DecodeError::UnknownValue { field: "body flags", value: flags.into() });

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use crate::{
-    BlockMark, DecodeError, MasterPage, OutputPage, TxId, TxRecord,
+    BlockMark, DecodeError, FirstPage, FurtherPage, TxId, TxRecord,
     codec::{Reader, Writer},
 };
 
@@ -24,18 +24,7 @@ pub struct Undo {
     /// Transactions the store knew already, and that this block mined.
     pub mined: Vec<TxId>,
     /// Records this block wrote over (a coinbase with the id of an older one, as Bitcoin had before BIP 34).
-    pub replaced: Vec<ReplacedRecord>,
-}
-
-/// A record that was written over, with all its pages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplacedRecord {
-    /// Which transaction.
-    pub txid: TxId,
-    /// Its first page.
-    pub master: MasterPage,
-    /// Its further pages.
-    pub extras: Vec<OutputPage>,
+    pub replaced: Vec<TxRecord>,
 }
 
 impl Undo {
@@ -54,10 +43,11 @@ impl Undo {
         }
         to.length(self.replaced.len());
         for record in &self.replaced {
+            let (first, further) = record.to_pages();
             to.bytes(&record.txid.0);
-            to.sized(&record.master.encode());
-            to.length(record.extras.len());
-            record.extras.iter().for_each(|page| to.sized(&page.encode()));
+            to.sized(first.bytes());
+            to.length(further.len());
+            further.iter().for_each(|page| to.sized(&page.encode()));
         }
         to.finish()
     }
@@ -80,22 +70,19 @@ impl Undo {
         let created = txids("created transactions")?;
         let mined = txids("mined transactions")?;
         let count = from.count("replaced records", TxId::SIZE + 2)?;
-        let replaced = (0..count).map(|_| ReplacedRecord::decode(&mut from)).collect::<Result<_, _>>()?;
+        let replaced = (0..count).map(|_| replaced_record(&mut from)).collect::<Result<_, _>>()?;
         from.end(WHAT)?;
         Ok(Undo { block, previous, created, mined, replaced })
     }
 }
 
-impl ReplacedRecord {
-    fn decode(from: &mut Reader) -> Result<Self, DecodeError> {
-        let txid = from.txid("replaced record")?;
-        let master = MasterPage::decode(from.sized("replaced record")?)?;
-        let count = from.count("replaced pages", 2)?;
-        let extras = (0..count)
-            .map(|_| OutputPage::decode(from.sized("replaced page")?))
-            .collect::<Result<Vec<_>, _>>()?;
-        // These pages go back into the store as they are, so a broken one must not get past here.
-        TxRecord::assemble(txid, &master, &extras)?;
-        Ok(ReplacedRecord { txid, master, extras })
-    }
+/// Reads a record that was written over. It goes back into the store as it is, so all of it is checked.
+fn replaced_record(from: &mut Reader) -> Result<TxRecord, DecodeError> {
+    let txid = from.txid("replaced record")?;
+    let first = FirstPage::new(&from.sized("replaced record")?);
+    let count = from.count("replaced pages", 2)?;
+    let further = (0..count)
+        .map(|_| FurtherPage::decode(from.sized("replaced page")?))
+        .collect::<Result<Vec<_>, _>>()?;
+    TxRecord::assemble(txid, &first, &further)
 }

@@ -75,8 +75,8 @@ impl Model {
         let Some(record) = self.get(txid) else {
             return Judged { txid, verdict: Verdict::Gone, external: None, bytes: 0 };
         };
-        let (master, extras) = record.to_pages();
-        let mut verdict = judge(&master, context, self.undoable_from());
+        let (first, further) = record.to_pages();
+        let mut verdict = judge(record.view(), context, self.undoable_from());
         if verdict.may_go() && check_children {
             let evidence = |child: &TxId| match self.record(*child) {
                 Some(_) => ChildEvidence::Present { mined_at: self.mined_at(*child) },
@@ -87,7 +87,7 @@ impl Model {
                 verdict = Verdict::Kept(reason);
             }
         }
-        let bytes = master.encode().len() + extras.iter().map(|page| page.encode().len()).sum::<usize>();
+        let bytes = first.bytes().len() + further.iter().map(|page| page.encode().len()).sum::<usize>();
         Judged { txid, verdict, external: record.head.external, bytes: bytes as u64 }
     }
 

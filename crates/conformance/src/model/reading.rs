@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sapwood_ledger::{AddressKind, Counts, Order, UnminedTx, Utxo};
 use sapwood_rules::{SpendStatus, spendability::status};
-use sapwood_types::{AddressHash, BlockMark, Height, OutPoint, ReplacedRecord, Slot, TxId, TxRecord, Undo};
+use sapwood_types::{AddressHash, BlockMark, Height, OutPoint, Slot, TxId, TxRecord, Undo};
 
 use super::{
     Model, ModelUndo,
@@ -192,17 +192,13 @@ impl ModelUndo {
             let txs = self.txs.iter().filter(move |tx| tx.known == known);
             txs.map(|tx| tx.txid).collect()
         };
-        let replaced =
-            self.txs.iter().filter_map(|tx| tx.replaced.as_ref()).map(|Replaced { record, .. }| {
-                let (master, extras) = record.to_pages();
-                ReplacedRecord { txid: record.txid, master, extras }
-            });
+        let replaced = self.txs.iter().filter_map(|tx| tx.replaced.as_ref());
         Undo {
             block: self.block,
             previous: self.previous,
             created: txids(false),
             mined: txids(true),
-            replaced: replaced.collect(),
+            replaced: replaced.map(|Replaced { record, .. }| record.clone()).collect(),
         }
     }
 }

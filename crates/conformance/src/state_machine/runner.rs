@@ -107,11 +107,8 @@ impl Runner {
         for height in self.model.heights_with_replaced() {
             let undo = self.store.block_at(height).await;
             let undo = undo.map_err(|error| Problem::new("a read failed", error.to_string()))?;
-            let replaced = undo.map(|undo| undo.replaced).unwrap_or_default().into_iter();
-            let records = replaced.map(|it| TxRecord::assemble(it.txid, &it.master, &it.extras));
-            let records: Result<Vec<TxRecord>, _> = records.collect();
-            let records = records.map_err(|error| Problem::new("a read failed", error.to_string()))?;
-            self.model.agree_on_replaced(height, &records);
+            let replaced = undo.map(|undo| undo.replaced).unwrap_or_default();
+            self.model.agree_on_replaced(height, &replaced);
         }
         Ok(())
     }

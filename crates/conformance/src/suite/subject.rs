@@ -125,7 +125,7 @@ impl Subject {
         assert_eq!(settled, due.len() as u64, "the listing of due records and the count disagree");
         for entry in due {
             let record = self.get(entry.txid).await.expect("get").expect("a record is due but absent");
-            let settled = settled_at(&record.to_pages().0);
+            let settled = settled_at(record.view());
             assert_eq!(settled, Some(entry.settled_at), "{} is listed as due at another height", entry.txid);
         }
         let unmined = self.old_unmined_all(Height::MAX).await;
@@ -316,7 +316,7 @@ impl Subject {
         let found: Vec<_> =
             due.iter().filter(|entry| entry.txid == tx.txid).map(|entry| entry.settled_at).collect();
         assert!(found.len() <= 1, "{} is listed as due {} times", tx.txid, found.len());
-        let by_rule = settled_at(&self.record(tx).await.to_pages().0);
+        let by_rule = settled_at(self.record(tx).await.view());
         assert_eq!(found.first().copied(), by_rule, "{}: the due index and the record disagree", tx.txid);
         by_rule.map(|height| height.0)
     }

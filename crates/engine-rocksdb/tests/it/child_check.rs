@@ -11,7 +11,7 @@ use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
 use sapwood_ledger::{ApplyOptions, DeleteDue, Faults, Ledger};
 use sapwood_rules::{ChildEvidence, KeepReason, Verdict};
-use sapwood_types::{Block, Height, MasterPage, Tx};
+use sapwood_types::{Block, FirstPage, Height, RecordHeader, Scratch, Tx};
 use tempfile::TempDir;
 
 const RETENTION: u32 = 10;
@@ -51,11 +51,12 @@ impl Scene {
         open_ledger(self.directory.path(), OpenMode::Create, small(), options).unwrap()
     }
 
-    fn change_child_on_disk(&self, change: impl FnOnce(&mut MasterPage)) {
+    fn change_child_on_disk(&self, change: impl FnOnce(&mut RecordHeader)) {
         let raw = Raw::open(self.directory.path());
-        let mut page = MasterPage::decode(Bytes::from(raw.get("tx", self.child.txid.0).unwrap())).unwrap();
-        change(&mut page);
-        raw.put("tx", self.child.txid.0, page.encode());
+        let page = FirstPage::new(&raw.get("tx", self.child.txid.0).unwrap());
+        let mut header = page.header().unwrap();
+        change(&mut header);
+        raw.put("tx", self.child.txid.0, page.with_header(&header, &mut Scratch::default()).bytes());
     }
 
     async fn delete_parent(&self, store: &Ledger, check_children: bool) -> Verdict {
@@ -89,7 +90,7 @@ impl Scene {
 #[tokio::test]
 async fn a_child_mined_elsewhere_on_disk_keeps_its_parent() {
     let scene = Scene::new().await;
-    scene.change_child_on_disk(|page| page.head.blocks[0].height = Height(3));
+    scene.change_child_on_disk(|header| header.head.blocks[0].height = Height(3));
     let store = scene.open(options());
     assert_eq!(scene.delete_parent(&store, true).await, scene.disagrees(Some(3)));
 }
@@ -97,7 +98,7 @@ async fn a_child_mined_elsewhere_on_disk_keeps_its_parent() {
 #[tokio::test]
 async fn a_child_unmined_on_disk_keeps_its_parent_and_only_the_check_finds_out() {
     let scene = Scene::new().await;
-    scene.change_child_on_disk(|page| page.head.blocks.clear());
+    scene.change_child_on_disk(|header| header.head.blocks.clear());
     let store = scene.open(options());
     assert_eq!(scene.delete_parent(&store, true).await, scene.disagrees(None));
     assert!(scene.delete_parent(&store, false).await.may_go());

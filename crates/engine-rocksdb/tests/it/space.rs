@@ -74,9 +74,9 @@ fn disk(directory: &Path) -> u64 {
 async fn own_bytes(store: &Ledger) -> u64 {
     let records = store.records(None, usize::MAX).await.unwrap().items;
     let bytes = |record: &TxRecord| {
-        let (master, extras) = record.to_pages();
-        assert!(extras.is_empty());
-        (record.txid.0.len() + master.encode().len()) as u64
+        let (first, further) = record.to_pages();
+        assert!(further.is_empty());
+        (record.txid.0.len() + first.bytes().len()) as u64
     };
     records.iter().map(bytes).sum()
 }

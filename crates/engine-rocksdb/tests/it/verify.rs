@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, data_output, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
 use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, VerifyReport};
-use sapwood_types::{Block, Height, MasterPage, Output, Slot, Spender, Tx, TxId};
+use sapwood_types::{Block, FirstPage, Height, Output, RecordHeader, Scratch, Slot, Spender, Tx, TxId};
 use tempfile::TempDir;
 
 /// What the store of these tests holds.
@@ -62,10 +62,11 @@ impl Scene {
     }
 
     /// Changes the first page of a record.
-    fn change(&self, raw: &Raw, tx: &Tx, change: impl FnOnce(&mut MasterPage)) {
-        let mut page = MasterPage::decode(Bytes::from(raw.get("tx", tx.txid.0).unwrap())).unwrap();
-        change(&mut page);
-        raw.put("tx", tx.txid.0, page.encode());
+    fn change(&self, raw: &Raw, tx: &Tx, change: impl FnOnce(&mut RecordHeader)) {
+        let page = FirstPage::new(&raw.get("tx", tx.txid.0).unwrap());
+        let mut header = page.header().unwrap();
+        change(&mut header);
+        raw.put("tx", tx.txid.0, page.with_header(&header, &mut Scratch::default()).bytes());
     }
 }
 
@@ -231,7 +232,7 @@ async fn a_wrong_height_of_a_spender_is_named() {
     let scene = Scene::new().await;
     let damage = |raw: &Raw| {
         let wrong = Slot::spent(Spender::new(scene.mined.txid, 0), Some(Height(1)));
-        scene.change(raw, &scene.parent, |page| page.page.slots[0] = wrong);
+        scene.change(raw, &scene.parent, |header| header.slots[0] = wrong);
     };
     let report = scene.after(damage).await;
     let outpoint = format!("{}:0", scene.parent.txid);
@@ -255,7 +256,7 @@ async fn a_spender_that_spends_something_else_is_named() {
     let scene = Scene::new().await;
     let damage = |raw: &Raw| {
         let wrong = Slot::spent(Spender::new(scene.mined.txid, 0), Some(Height(2)));
-        scene.change(raw, &scene.parent, |page| page.page.slots[2] = wrong);
+        scene.change(raw, &scene.parent, |header| header.slots[2] = wrong);
     };
     let report = scene.after(damage).await;
     let outpoint = format!("{}:2", scene.parent.txid);
@@ -267,7 +268,7 @@ async fn a_loser_that_holds_an_output_is_named() {
     let scene = Scene::new().await;
     let damage = |raw: &Raw| {
         let wrong = Slot::spent(Spender::new(scene.loser.txid, 0), None);
-        scene.change(raw, &scene.parent, |page| page.page.slots[1] = wrong);
+        scene.change(raw, &scene.parent, |header| header.slots[1] = wrong);
     };
     let report = scene.after(damage).await;
     assert_names(&report, &[&format!("{}:1", scene.parent.txid), &scene.loser.txid.to_string(), "lost"]);
@@ -277,7 +278,7 @@ async fn a_loser_that_holds_an_output_is_named() {
 async fn a_loser_that_has_not_lost_is_named() {
     let scene = Scene::new().await;
     let damage = |raw: &Raw| {
-        let list = |page: &mut MasterPage| page.head.conflicting_children.push(scene.waiting.txid);
+        let list = |header: &mut RecordHeader| header.head.conflicting_children.push(scene.waiting.txid);
         scene.change(raw, &scene.parent, list);
     };
     let report = scene.after(damage).await;
@@ -382,7 +383,7 @@ async fn pages_without_their_record_are_named() {
 #[tokio::test]
 async fn a_stale_summary_of_a_page_is_named() {
     let scene = Scene::new().await;
-    let damage = |raw: &Raw| scene.change(raw, &scene.paged, |page| page.summaries[0].open = 0);
+    let damage = |raw: &Raw| scene.change(raw, &scene.paged, |header| header.summaries[0].open = 0);
     let report = scene.after(damage).await;
     assert_names(&report, &[&scene.paged.txid.to_string(), "summary is stale"]);
 }

@@ -9,8 +9,7 @@ use sapwood_rules::{
     spendability::{SlotSpend, SpendOverrides, check_record, check_slot},
 };
 use sapwood_types::{
-    Block, BlockMark, Height, MinedIn, OutPoint, OutputPage, PrevOutput, ReplacedRecord, Slot, Spender, Tx,
-    TxHead, TxId, Undo,
+    Block, BlockMark, Height, MinedIn, OutPoint, PrevOutput, Slot, Spender, Tx, TxHead, TxId, Undo,
 };
 
 use super::{conflict, create};
@@ -170,8 +169,8 @@ impl Applier<'_, '_, '_> {
         if !self.set.contains(tx.txid)? {
             self.outcome.undo.created.push(tx.txid);
             self.create(tx, amounts.as_ref())?;
-        } else if let Some(known) = self.set.master(tx.txid)? {
-            let unspent = known.open_slots();
+        } else if let Some(known) = self.set.header(tx.txid)? {
+            let unspent = known.view().open();
             if known.head.mined_at().is_none() {
                 self.mine_known(tx.txid)?;
             } else if unspent > 0 && !self.options.rules.allow_overwrite {
@@ -253,10 +252,10 @@ impl Applier<'_, '_, '_> {
     /// A stored transaction that was not mined is mined by this block. Its parents were told by [`Applier::hold`].
     fn mine_known(&mut self, txid: TxId) -> Result<(), Refused> {
         conflict::no_longer_conflicting(self.set, txid)?;
-        if let Some(master) = self.set.master_mut(txid)? {
+        if let Some(head) = self.set.head_mut(txid)? {
             // A caller that numbers blocks may have noted this one before, off the longest chain.
-            super::mine::note_block(&mut master.head.blocks, MinedIn::block(&self.mark));
-            master.head.locked = false;
+            super::mine::note_block(&mut head.blocks, MinedIn::block(&self.mark));
+            head.locked = false;
         }
         self.outcome.undo.mined.push(txid);
         Ok(())
@@ -264,11 +263,7 @@ impl Applier<'_, '_, '_> {
 
     /// A mined transaction of the same id is written over, and kept in the undo record.
     fn replace(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
-        if let Some((master, extras)) = self.set.pages(tx.txid)? {
-            let extras: Vec<OutputPage> = extras.iter().map(|page| page.as_ref().clone()).collect();
-            let replaced = ReplacedRecord { txid: tx.txid, master: master.as_ref().clone(), extras };
-            self.outcome.undo.replaced.push(replaced);
-        }
+        self.outcome.undo.replaced.extend(self.set.record(tx.txid)?);
         self.set.remove(tx.txid)?;
         self.outcome.undo.created.push(tx.txid);
         self.create(tx, amounts)

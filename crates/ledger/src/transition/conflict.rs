@@ -14,7 +14,7 @@ pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Resu
     }
     let mut already = Vec::new();
     for txid in &losers {
-        if set.master(*txid)?.is_some_and(|master| master.head.is_conflicting()) {
+        if set.head(*txid)?.is_some_and(|head| head.is_conflicting()) {
             already.push(*txid);
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Resu
 }
 
 fn check_may_lose(set: &mut WorkingSet, txid: TxId) -> Result<(), ConflictError> {
-    if let Some(mined_at) = set.master(txid)?.and_then(|master| master.head.mined_at()) {
+    if let Some(mined_at) = set.head(txid)?.and_then(|head| head.mined_at()) {
         return Err(ConflictError::Mined { txid, mined_at });
     }
     match set.slots(txid)?.iter().position(|slot| *slot == Slot::Frozen) {
@@ -45,7 +45,7 @@ fn revive(
     overrides: SpendOverrides,
     absent_parents: AbsentParents,
 ) -> Result<(), ConflictError> {
-    let mined_at = set.master(txid)?.and_then(|master| master.head.mined_at());
+    let mined_at = set.head(txid)?.and_then(|head| head.mined_at());
     let mut inputs = Vec::new();
     for (outpoint, spender) in inputs_of(set, txid)? {
         if absent_parents == AbsentParents::Refuse || set.contains(outpoint.txid)? {
@@ -65,7 +65,7 @@ enum AbsentParents {
 
 /// Takes the mark of a loser off a transaction.
 pub(super) fn no_longer_conflicting(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
-    if set.master(txid)?.is_some_and(|master| master.head.is_conflicting()) {
+    if set.head(txid)?.is_some_and(|head| head.is_conflicting()) {
         list_at_parents(set, txid, false)?;
         set.set_conflicting_since(txid, None)?;
     }
@@ -79,8 +79,8 @@ pub fn set_conflicting(
     on: bool,
     height: Height,
 ) -> Result<Vec<TxId>, ConflictError> {
-    let Some(master) = set.master(txid)? else { return Err(ConflictError::NotFound { txid }) };
-    match (master.head.is_conflicting(), on) {
+    let Some(head) = set.head(txid)? else { return Err(ConflictError::NotFound { txid }) };
+    match (head.is_conflicting(), on) {
         (true, true) | (false, false) => Ok(Vec::new()),
         (false, true) => lose(set, &[txid], height),
         (true, false) => {
@@ -118,8 +118,8 @@ fn resolve(
     height: Height,
     lost: &mut Vec<TxId>,
 ) -> Result<(), ConflictError> {
-    let Some(master) = set.master(winner)? else { return Err(ConflictError::NotFound { txid: winner }) };
-    let was_conflicting = master.head.is_conflicting();
+    let Some(head) = set.head(winner)? else { return Err(ConflictError::NotFound { txid: winner }) };
+    let was_conflicting = head.is_conflicting();
     let inputs = inputs_of(set, winner)?;
     let mut rivals = Vec::new();
     for (outpoint, _) in &inputs {
@@ -146,7 +146,7 @@ fn refuse_heirs_of_losers(
 ) -> Result<(), ConflictError> {
     let mut refused = Vec::new();
     for (outpoint, spender) in inputs.into_iter().filter(|(outpoint, _)| lost.contains(&outpoint.txid)) {
-        let since = set.master(outpoint.txid)?.and_then(|parent| parent.head.conflicting_since);
+        let since = set.head(outpoint.txid)?.and_then(|parent| parent.conflicting_since);
         let refusal = since.map(|since| SpendRefusal::Conflicting { since });
         refused.extend(refusal.map(|refusal| InputRefusal { vin: spender.vin, outpoint, refusal }));
     }

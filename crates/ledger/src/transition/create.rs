@@ -1,7 +1,7 @@
 //! Storing a transaction.
 
 use sapwood_rules::{Policy, SpendRefusal, lifecycle::coinbase_spendable_from, spendability::SpendOverrides};
-use sapwood_types::{Blocks, Height, Slot, Spender, Tx, TxHead, page::pages_of};
+use sapwood_types::{Blocks, Height, Slot, Spender, Tx, TxHead, TxRecord};
 
 use super::{list_at_parents, spend::hold_all};
 use crate::{CreateError, CreateRequest, InputRefusal, SpendInput, StoreError, WorkingSet};
@@ -96,11 +96,9 @@ pub(super) fn insert(set: &mut WorkingSet, tx: &Tx, head: TxHead, frozen: bool) 
     if !frozen {
         return set.insert_new(tx, head);
     }
-    let (mut master, mut extras) = pages_of(tx, head);
-    let pages = std::iter::once(&mut master.page).chain(&mut extras);
-    for slot in pages.flat_map(|page| &mut page.slots).filter(|slot| slot.is_unspent()) {
+    let mut record = TxRecord::new(tx, head);
+    for slot in record.slots.iter_mut().filter(|slot| slot.is_unspent()) {
         *slot = Slot::Frozen;
     }
-    master.summaries = extras.iter().map(sapwood_types::OutputPage::summary).collect();
-    set.insert(tx.txid, master, extras)
+    set.insert(&record)
 }

@@ -3,16 +3,16 @@
 use sapwood_rules::Policy;
 use sapwood_types::{Height, OutPoint, Output, Reassignment, Slot, TxId};
 
-use crate::{FreezeError, Reassign, ReassignError, StoreError, WorkingSet};
+use crate::{FreezeError, Reassign, ReassignError, WorkingSet};
 
 /// Locks or unlocks all outputs of a transaction.
 pub fn set_locked(set: &mut WorkingSet, txid: TxId, on: bool) -> Result<(), FreezeError> {
-    match set.master(txid)?.map(|master| master.head.locked) {
+    match set.head(txid)?.map(|head| head.locked) {
         None => Err(FreezeError::NotFound { txid }),
         Some(locked) if locked == on => Ok(()),
         Some(_) => {
-            if let Some(master) = set.master_mut(txid)? {
-                master.head.locked = on;
+            if let Some(head) = set.head_mut(txid)? {
+                head.locked = on;
             }
             Ok(())
         }
@@ -61,13 +61,12 @@ pub fn reassign(
     }
     let output = Output { script: request.script.clone(), credential: request.credential, ..output };
     let new = output.utxo_hash(outpoint);
-    set.change_page(outpoint, |page| page.set_output(outpoint.place(), output))?
-        .map_err(|cause| StoreError::Corrupt { what: format!("transaction {}", outpoint.txid), cause })?;
+    set.set_output(outpoint, output)?;
     set.set_slot(outpoint, Slot::Unspent)?;
-    if let Some(master) = set.master_mut(outpoint.txid)? {
+    if let Some(head) = set.head_mut(outpoint.txid)? {
         let spendable_from = height.plus(policy.reassignment_delay);
         let entry = Reassignment { vout: outpoint.vout, old, new, at: height, spendable_from };
-        master.head.reassignments.push(entry);
+        head.reassignments.push(entry);
     }
     Ok(())
 }

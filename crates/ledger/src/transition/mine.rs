@@ -8,11 +8,11 @@ use crate::{MineError, MineRequest, StoreError, WorkingSet};
 
 /// A transaction may be mined only if it holds all its inputs.
 fn check_may_be_mined(set: &mut WorkingSet, txid: TxId) -> Result<(), MineError> {
-    let Some(master) = set.master(txid)? else { return Err(MineError::NotFound { txid }) };
-    if let Some(since) = master.head.conflicting_since {
+    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }) };
+    if let Some(since) = head.conflicting_since {
         return Err(MineError::Conflicting { txid, since });
     }
-    let mined_at = master.head.mined_at();
+    let mined_at = head.mined_at();
     for (outpoint, spender) in inputs_of(set, txid)? {
         if let Hold::NotHeld = hold(set, outpoint, spender, mined_at)? {
             return Err(MineError::InputNotHeld { txid, outpoint });
@@ -28,8 +28,7 @@ pub(super) fn change_blocks(
     height: Height,
     change: impl FnOnce(&mut TxHead),
 ) -> Result<(), StoreError> {
-    let Some(master) = set.master_mut(txid)? else { return Ok(()) };
-    let head = &mut master.head;
+    let Some(head) = set.head_mut(txid)? else { return Ok(()) };
     let before = head.mined_at();
     change(head);
     let now = head.mined_at();
@@ -83,16 +82,16 @@ pub fn mark_on_longest_chain(
     on: bool,
     height: Height,
 ) -> Result<(), MineError> {
-    let Some(master) = set.master(txid)? else { return Err(MineError::NotFound { txid }) };
+    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }) };
     if !on {
         return Ok(change_blocks(set, txid, height, |head| {
             head.blocks.iter_mut().for_each(|entry| entry.on_longest_chain = false);
         })?);
     }
-    if let Some(since) = master.head.conflicting_since {
+    if let Some(since) = head.conflicting_since {
         return Err(MineError::Conflicting { txid, since });
     }
-    if master.head.blocks.is_empty() {
+    if head.blocks.is_empty() {
         return Err(MineError::NoBlock { txid });
     }
     check_may_be_mined(set, txid)?;

@@ -70,7 +70,7 @@ fn tell_parents(
 /// Gives back everything a transaction holds that loses or is forgotten. One whose block is taken back may still be mined, in a block
 /// that somebody else named; and then it may have been forgotten who spent what it holds.
 fn give_back(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
-    let mined_at = set.master(txid)?.and_then(|master| master.head.mined_at());
+    let mined_at = set.head(txid)?.and_then(|head| head.mined_at());
     for (outpoint, spender) in inputs_of(set, txid)? {
         if let Hold::Held = hold(set, outpoint, spender, mined_at)? {
             set.set_slot(outpoint, Slot::Unspent)?;
@@ -86,12 +86,12 @@ fn list_at_parents(set: &mut WorkingSet, txid: TxId, listed: bool) -> Result<(),
     parents.dedup_by_key(|outpoint| outpoint.txid);
     set.load(parents.iter().map(|outpoint| outpoint.txid))?;
     for parent in parents {
-        let Some(master) = set.master(parent.txid)? else { continue };
-        if master.head.conflicting_children.contains(&txid) == listed {
+        let Some(head) = set.head(parent.txid)? else { continue };
+        if head.conflicting_children.contains(&txid) == listed {
             continue;
         }
-        let Some(master) = set.master_mut(parent.txid)? else { continue };
-        let children = &mut master.head.conflicting_children;
+        let Some(head) = set.head_mut(parent.txid)? else { continue };
+        let children = &mut head.conflicting_children;
         if listed { children.push(txid) } else { children.retain(|child| *child != txid) }
     }
     Ok(())

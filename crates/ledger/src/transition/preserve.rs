@@ -8,13 +8,13 @@ use crate::{DeleteError, StoreError, WorkingSet};
 
 /// Forbids deletion up to a height. Tells whether the transaction is there.
 pub fn preserve(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool, StoreError> {
-    let Some(master) = set.master(txid)? else { return Ok(false) };
-    let before = master.head.preserve_until;
+    let Some(head) = set.head(txid)? else { return Ok(false) };
+    let before = head.preserve_until;
     let now = Some(lifecycle::preserve_until(before, until));
     if now != before
-        && let Some(master) = set.master_mut(txid)?
+        && let Some(head) = set.head_mut(txid)?
     {
-        master.head.preserve_until = now;
+        head.preserve_until = now;
     }
     Ok(true)
 }
@@ -22,17 +22,17 @@ pub fn preserve(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool,
 /// Ends a preservation up to exactly this height. Tells whether there was one. What becomes of the record follows from its
 /// content alone: stamping it for deletion without another look once deleted live coins.
 pub fn end(set: &mut WorkingSet, txid: TxId, until: Height) -> Result<bool, StoreError> {
-    let there = set.master(txid)?.is_some_and(|master| master.head.preserve_until == Some(until));
-    if there && let Some(master) = set.master_mut(txid)? {
-        master.head.preserve_until = None;
+    let there = set.head(txid)?.is_some_and(|head| head.preserve_until == Some(until));
+    if there && let Some(head) = set.head_mut(txid)? {
+        head.preserve_until = None;
     }
     Ok(there)
 }
 
 /// Forgets an unmined transaction and gives back what it spends.
 pub fn delete(set: &mut WorkingSet, txid: TxId) -> Result<(), DeleteError> {
-    let Some(master) = set.master(txid)? else { return Ok(()) };
-    if let Some(mined_at) = master.head.mined_at() {
+    let Some(head) = set.head(txid)? else { return Ok(()) };
+    if let Some(mined_at) = head.mined_at() {
         return Err(DeleteError::Mined { txid, mined_at });
     }
     for (vout, slot) in set.slots(txid)?.into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sapwood_types::{BlockHash, BlockMark, Height, OutputPage, ReplacedRecord, Slot, TxId, Undo};
+use sapwood_types::{BlockHash, BlockMark, Height, Slot, TxId, TxRecord, Undo};
 
 use super::{conflict::lose, mine::change_blocks, preserve::forget};
 use crate::{ConflictError, RollbackError, RollbackMode, StoreError, WorkingSet};
@@ -79,7 +79,7 @@ pub fn undo_block(
     for txid in undo.created.iter().rev().chain(undo.mined.iter().rev()) {
         unmine(set, *txid, &undo.block, &mut unmined)?;
     }
-    let mut replaced: Vec<&ReplacedRecord> = undo.replaced.iter().collect();
+    let mut replaced: Vec<&TxRecord> = undo.replaced.iter().collect();
     for (number, txid) in undo.created.iter().enumerate().rev() {
         // A transaction that wrote over an older one makes room for it.
         let older = replaced.iter().rposition(|older| older.txid == *txid);
@@ -113,7 +113,7 @@ fn unmine(
 }
 
 fn is_mined(set: &mut WorkingSet, txid: TxId) -> Result<bool, StoreError> {
-    Ok(set.master(txid)?.is_some_and(|master| master.head.mined_at().is_some()))
+    Ok(set.head(txid)?.is_some_and(|head| head.mined_at().is_some()))
 }
 
 /// What becomes of a transaction the block brought.
@@ -125,8 +125,8 @@ fn take_back(
     unmined: &HashSet<TxId>,
     outcome: &mut RollbackOutcome,
 ) -> Result<(), RollbackError> {
-    let Some(master) = set.master(txid)? else { return Ok(()) };
-    let (coinbase, lost_before) = (master.head.coinbase, master.head.is_conflicting());
+    let Some(head) = set.head(txid)? else { return Ok(()) };
+    let (coinbase, lost_before) = (head.coinbase, head.is_conflicting());
     let fails = |problem: ConflictError| match problem {
         ConflictError::Store(error) => RollbackError::Store(error),
         problem => RollbackError::Tx { txid, problem: Box::new(problem) },
@@ -149,26 +149,25 @@ fn take_back(
 }
 
 /// A record that was written over is as it was, but for what has become of those that spent from it meanwhile.
-fn come_back(set: &mut WorkingSet, replaced: &ReplacedRecord) -> Result<(), StoreError> {
-    let (mut master, mut extras) = (replaced.master.clone(), replaced.extras.clone());
-    for slot in std::iter::once(&mut master.page).chain(&mut extras).flat_map(|page| &mut page.slots) {
+fn come_back(set: &mut WorkingSet, replaced: &TxRecord) -> Result<(), StoreError> {
+    let mut record = replaced.clone();
+    for slot in &mut record.slots {
         let Slot::Spent { spender, child_mined_at } = *slot else { continue };
-        *slot = match set.master(spender.child)? {
-            Some(child) if child.head.is_conflicting() => Slot::Unspent,
-            Some(child) => Slot::spent(spender, child.head.mined_at()),
+        *slot = match set.head(spender.child)? {
+            Some(child) if child.is_conflicting() => Slot::Unspent,
+            Some(child) => Slot::spent(spender, child.mined_at()),
             None if child_mined_at.is_none() => Slot::Unspent,
             None => *slot,
         };
     }
-    master.summaries = extras.iter().map(OutputPage::summary).collect();
     let mut lost = Vec::new();
-    for child in &master.head.conflicting_children {
-        if set.master(*child)?.is_some_and(|child| child.head.is_conflicting()) {
+    for child in &record.head.conflicting_children {
+        if set.head(*child)?.is_some_and(|child| child.is_conflicting()) {
             lost.push(*child);
         }
     }
-    master.head.conflicting_children = lost;
-    set.insert(replaced.txid, master, extras)
+    record.head.conflicting_children = lost;
+    set.insert(&record)
 }
 
 fn children(set: &mut WorkingSet, txid: TxId) -> Result<Vec<TxId>, StoreError> {

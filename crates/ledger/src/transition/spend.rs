@@ -4,7 +4,7 @@ use sapwood_rules::{
     SpendRefusal,
     spendability::{SlotSpend, SpendOverrides, check_record, check_slot},
 };
-use sapwood_types::{Height, OutPoint, Slot, Spender, TxBody, TxId};
+use sapwood_types::{Height, OutPoint, Slot, Spender, TxId};
 
 use crate::{
     InputRefusal, SpendError, StoreError, UnspendError, WorkingSet,
@@ -21,11 +21,11 @@ pub(super) fn check(
 ) -> Result<Result<SlotSpend, SpendRefusal>, StoreError> {
     let slot = set.slot(input.outpoint)?;
     let outpoint = input.outpoint;
-    let Some(master) = set.master(outpoint.txid)? else { return Ok(Err(SpendRefusal::NotFound)) };
-    if let Err(refusal) = check_record(&master.head, height, overrides) {
+    let Some(head) = set.head(outpoint.txid)? else { return Ok(Err(SpendRefusal::NotFound)) };
+    if let Err(refusal) = check_record(head, height, overrides) {
         return Ok(Err(refusal));
     }
-    let verdict = check_slot(&master.head, outpoint.vout, slot.as_ref(), spender, height);
+    let verdict = check_slot(head, outpoint.vout, slot.as_ref(), spender, height);
     if let (Some(expected), Some(_)) = (input.expected, slot)
         && let Some(output) = set.output(outpoint)?
     {
@@ -92,16 +92,15 @@ pub(super) fn hold_all(
 /// Spends inputs of a stored transaction.
 pub fn spend(set: &mut WorkingSet, request: &SpendRequest, height: Height) -> Result<(), SpendError> {
     let child = request.child;
-    let Some(master) = set.master(child)? else { return Err(SpendError::UnknownSpender { child }) };
-    if let Some(since) = master.head.conflicting_since {
+    let Some(head) = set.head(child)? else { return Err(SpendError::UnknownSpender { child }) };
+    if let Some(since) = head.conflicting_since {
         return Err(SpendError::SpenderConflicting { child, since });
     }
-    let mined_at = master.head.mined_at();
-    let body = TxBody::decode(master.body.clone())
-        .map_err(|cause| StoreError::Corrupt { what: format!("transaction {child}"), cause })?;
+    let mined_at = head.mined_at();
+    let inputs = set.inputs(child)?;
     for input in &request.inputs {
         let SpendInput { vin, outpoint, .. } = *input;
-        if body.inputs.get(vin as usize).is_none_or(|known| known.outpoint != outpoint) {
+        if inputs.get(vin as usize) != Some(&outpoint) {
             return Err(SpendError::NotAnInput { child, vin, outpoint });
         }
     }

@@ -6,7 +6,7 @@ use sapwood_ledger::{
     engine::{Engine, Table},
 };
 use sapwood_rules::{ChildEvidence, KeepReason, Verdict};
-use sapwood_types::{Height, MasterPage, Slot, Spender, Tx};
+use sapwood_types::{FirstPage, Height, Scratch, Slot, Spender, Tx};
 
 use crate::World;
 
@@ -16,13 +16,15 @@ fn forge(world: &World, parent: &Tx, child: &Tx) {
     let view = world.engine.view().unwrap();
     view.get_many(Table::Tx, &[&parent.txid.0], &mut |_, value| {
         let bytes = value.unwrap().unwrap();
-        page = Some(MasterPage::decode(bytes.to_vec().into()).unwrap());
+        page = Some(FirstPage::new(bytes));
     })
     .unwrap();
     drop(view);
-    let mut page = page.unwrap();
-    page.page.slots[0] = Slot::spent(Spender::new(child.txid, 0), Some(Height(2)));
-    world.engine.damage(Table::Tx, &parent.txid.0, Some(&page.encode()));
+    let page = page.unwrap();
+    let mut header = page.header().unwrap();
+    header.slots[0] = Slot::spent(Spender::new(child.txid, 0), Some(Height(2)));
+    let forged = page.with_slots(&header, &mut Scratch::default());
+    world.engine.damage(Table::Tx, &parent.txid.0, Some(forged.bytes()));
 }
 
 /// What is known of mined heights follows every way in which a child stops being mined, or is mined elsewhere. The parent's memory is

@@ -40,14 +40,14 @@ fn child_orphaned_at_1200_and_mined_again_at_1300_lets_the_parent_go_at_1588() {
 fn of_two_children_the_later_one_decides_even_if_the_first_is_long_forgotten() {
     let mut parent = parent_with_child(Some(1100));
     parent.head.output_count = 2;
-    parent.page.slots =
+    parent.slots =
         [Slot::Settled { child_mined_at: Height(1100) }, Slot::spent(Spender::new(TxId([3; 32]), 0), None)]
             .into();
     assert_eq!(
         judge_at(9000, &parent, &[]),
         Verdict::Kept(KeepReason::ChildUnmined { child: Some(TxId([3; 32])) })
     );
-    parent.page.slots[1] = Slot::spent(Spender::new(TxId([3; 32]), 0), Some(Height(9000)));
+    parent.slots[1] = Slot::spent(Spender::new(TxId([3; 32]), 0), Some(Height(9000)));
     assert!(!judge_at(9287, &parent, &[]).may_go());
     assert!(judge_at(9288, &parent, &[]).may_go());
 }

@@ -71,9 +71,9 @@ pub(super) async fn record_bytes(store: &Ledger) -> anyhow::Result<u64> {
         let page = store.records(after, AT_A_TIME).await?;
         anyhow::ensure!(page.unreadable.is_empty(), "records cannot be read: {:?}", page.unreadable);
         for record in &page.items {
-            let (master, extras) = record.to_pages();
-            let pages = extras.iter().map(|extra| extra.encode().len() + TxId::SIZE + size_of::<u32>());
-            bytes += (TxId::SIZE + master.encode().len() + pages.sum::<usize>()) as u64;
+            let (first, further) = record.to_pages();
+            let pages = further.iter().map(|page| page.encode().len() + TxId::SIZE + size_of::<u32>());
+            bytes += (TxId::SIZE + first.bytes().len() + pages.sum::<usize>()) as u64;
         }
         after = page.next;
         if after.is_none() {

@@ -7,10 +7,11 @@
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use sapwood_types::{
-    BlockMark, DecodeError, MasterPage, Output, OutputPage, OutputRef, Slot, Tx, TxBody, TxId, TxRecord,
-    Undo,
+    BlockMark, DecodeError, FirstPage, FurtherPage, Output, OutputRef, Scratch, Slot, Tx, TxBody, TxId,
+    TxRecord, Undo,
     codec::{Reader, Writer},
-    page::{extra_pages, pages_of},
+    first_page::pages_of,
+    page::further_pages,
     tx_file,
 };
 
@@ -86,31 +87,36 @@ fn undo_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// The pages of a record, each after its length.
-fn framed((master, extras): (MasterPage, Vec<OutputPage>)) -> Vec<u8> {
+fn framed((first, further): (FirstPage, Vec<FurtherPage>)) -> Vec<u8> {
     written(|to| {
-        to.sized(&master.encode());
-        extras.iter().for_each(|extra| to.sized(&extra.encode()));
+        to.sized(first.bytes());
+        further.iter().for_each(|page| to.sized(&page.encode()));
     })
 }
 
 fn record_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
     let mut from = Reader::new(bytes);
-    let master = MasterPage::decode(from.sized("first page")?)?;
-    let mut extras = Vec::new();
+    let first = FirstPage::new(&from.sized("first page")?);
+    let mut further = Vec::new();
     while from.left() > 0 {
-        extras.push(OutputPage::decode(from.sized("further page")?)?);
+        further.push(FurtherPage::decode(from.sized("further page")?)?);
     }
-    TxRecord::assemble(TxId::default(), &master, &extras).map(|record| framed(record.to_pages()))
+    TxRecord::assemble(TxId::default(), &first, &further).map(|record| framed(record.to_pages()))
 }
 
 /// Reads a first page only as far as a spend does.
-fn master_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
-    MasterPage::decode(bytes).map(|page| page.encode())
+fn first_page_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
+    let page = FirstPage::new(&bytes);
+    let header = page.header()?;
+    page.view(&header)?;
+    let slots_written = page.with_slots(&header, &mut Scratch::default());
+    assert_eq!(slots_written, page.with_header(&header, &mut Scratch::default()));
+    Ok(slots_written.bytes().to_vec())
 }
 
 /// Reads a further page only as far as a spend does.
-fn page_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
-    OutputPage::decode(bytes).map(|page| page.encode())
+fn further_page_again(bytes: Bytes) -> Result<Vec<u8>, DecodeError> {
+    FurtherPage::decode(bytes).map(|page| page.encode())
 }
 
 /// Of every format that knows its own end.
@@ -134,9 +140,9 @@ fn sample() -> impl Strategy<Value = Sample> {
     prop_oneof![
         3 => closed_sample(),
         1 => strategies::some_record()
-            .prop_map(|record| Sample { bytes: record.to_pages().0.encode(), again: master_again }),
+            .prop_map(|record| Sample { bytes: record.to_pages().0.bytes().to_vec(), again: first_page_again }),
         1 => strategies::record(129..=140)
-            .prop_map(|record| Sample { bytes: record.to_pages().1[0].encode(), again: page_again }),
+            .prop_map(|record| Sample { bytes: record.to_pages().1[0].encode(), again: further_page_again }),
     ]
 }
 
@@ -253,25 +259,26 @@ proptest! {
         (tx, head) in (strategies::tx(0..=140), strategies::head(0)),
     ) {
         let expected = TxRecord::new(&tx, head.clone());
-        let pages = pages_of(&tx, head);
+        let pages = pages_of(&tx, head, &mut Scratch::default());
         prop_assert_eq!(&pages, &expected.to_pages());
         prop_assert_eq!(stored_and_read(&expected), Ok(expected));
     }
 
     #[test]
     fn one_output_is_found_and_replaced(record in strategies::record(1..=20), at: Index, new in strategies::kept_output()) {
-        let (mut master, _) = record.to_pages();
+        let (mut first, _) = record.to_pages();
+        let header = first.header().unwrap();
         let place = at.index(record.outputs.len());
-        prop_assert_eq!(&master.page.output(place), &Ok(record.outputs[place].clone()));
-        let result = master.page.set_output(place, new.clone());
+        prop_assert_eq!(first.view(&header).and_then(|view| view.output(place)), Ok(record.outputs[place].clone()));
+        let result = first.with_output(&header, place, new.clone());
         let mut expected = record;
         if let Some(old) = &mut expected.outputs[place] {
-            prop_assert_eq!(result, Ok(()));
+            first = result.unwrap();
             *old = new;
         } else {
             prop_assert!(result.is_err(), "an output that was not kept was replaced");
         }
-        prop_assert_eq!(TxRecord::assemble(expected.txid, &master, &[]), Ok(expected));
+        prop_assert_eq!(TxRecord::assemble(expected.txid, &first, &[]), Ok(expected));
     }
 }
 
@@ -296,11 +303,11 @@ proptest! {
         record in strategies::some_record(),
         changes in vec(change(), 0..3),
     ) {
-        let mut bytes = record.to_pages().0.encode();
-        prop_assert_eq!(MasterPage::peek_mined_at(&bytes), Ok(record.head.mined_at()));
+        let mut bytes = record.to_pages().0.bytes().to_vec();
+        prop_assert_eq!(FirstPage::peek_mined_at(&bytes), Ok(record.head.mined_at()));
         changes.iter().for_each(|change| change.apply(&mut bytes));
-        if let Ok(master) = MasterPage::decode(bytes.clone().into()) {
-            prop_assert_eq!(MasterPage::peek_mined_at(&bytes), Ok(master.head.mined_at()));
+        if let Ok(header) = FirstPage::new(&bytes).header() {
+            prop_assert_eq!(FirstPage::peek_mined_at(&bytes), Ok(header.head.mined_at()));
         }
     }
 
@@ -315,11 +322,10 @@ proptest! {
 }
 
 fn stored_and_read(record: &TxRecord) -> Result<TxRecord, DecodeError> {
-    let (master, extras) = record.to_pages();
-    let master = MasterPage::decode(master.encode().into())?;
-    let extras: Vec<OutputPage> =
-        extras.iter().map(|extra| OutputPage::decode(extra.encode().into())).collect::<Result<_, _>>()?;
-    TxRecord::assemble(record.txid, &master, &extras)
+    let (first, further) = record.to_pages();
+    let further: Vec<FurtherPage> =
+        further.iter().map(|page| FurtherPage::decode(page.encode().into())).collect::<Result<_, _>>()?;
+    TxRecord::assemble(record.txid, &FirstPage::new(first.bytes()), &further)
 }
 
 proptest! {
@@ -332,23 +338,26 @@ proptest! {
     ) {
         for record in records {
             let count = record.outputs.len();
-            prop_assert_eq!(record.to_pages().1.len(), extra_pages(count as u32) as usize);
+            prop_assert_eq!(record.to_pages().1.len(), further_pages(count as u32) as usize);
             prop_assert_eq!(stored_and_read(&record), Ok(record), "{} outputs", count);
         }
     }
 
     #[test]
-    fn a_first_page_speaks_for_all(record in strategies::record(250..=400)) {
-        let master = record.to_pages().0;
+    fn both_forms_of_a_record_show_all_outputs(record in strategies::record(250..=400)) {
+        let header = record.to_pages().0.header().unwrap();
         let count = |wanted: fn(&Slot) -> bool| record.slots.iter().filter(|slot| wanted(slot)).count() as u32;
-        prop_assert_eq!(master.open_slots(), count(Slot::is_open));
-        prop_assert_eq!(master.all_slots().claimed(), count(Slot::is_claimed));
-        prop_assert_eq!(master.all_slots().latest_child(), record.slots.iter().filter_map(Slot::child_mined_at).max());
+        for view in [header.view(), record.view()] {
+            prop_assert_eq!((view.head, view.slots), (&record.head, &record.slots[..128]));
+            prop_assert_eq!(view.open(), count(Slot::is_open));
+            prop_assert_eq!(view.claimed(), count(Slot::is_claimed));
+            prop_assert_eq!(view.latest_child(), record.slots.iter().filter_map(Slot::child_mined_at).max());
+        }
     }
 }
 
 #[test]
 fn a_transaction_of_1001_outputs_has_seven_further_pages() {
-    assert_eq!([0, 1, 128, 129, 1001].map(extra_pages), [0, 0, 0, 1, 7]);
-    assert_eq!(extra_pages(u32::MAX), u32::MAX / 128);
+    assert_eq!([0, 1, 128, 129, 1001].map(further_pages), [0, 0, 0, 1, 7]);
+    assert_eq!(further_pages(u32::MAX), u32::MAX / 128);
 }

@@ -216,9 +216,9 @@ pub(crate) fn digest(model: &Model) -> [u8; 32] {
     let floor = model.rollback_floor();
     let mut digest = StateDigest::new(floor);
     for (txid, record) in model.records() {
-        let (master, extras) = record.to_pages();
-        digest.master(txid, master);
-        extras.into_iter().for_each(|page| digest.extra(page));
+        let (first, further) = record.to_pages();
+        digest.first_page(txid, &first).unwrap();
+        further.into_iter().for_each(|page| digest.further_page(page));
     }
     let end = model.last_applied().map_or(0, |last| last.height.0 + 1);
     let undo_heights = (0..end).map(Height).filter(|height| model.undo(*height).is_some());

@@ -1,4 +1,4 @@
-//! What a first page begins with: the state of the whole transaction and of its outputs. All that ever changes lies here, before what
+//! The header of a first page: the state of the whole transaction and of its outputs. All that ever changes is here, before what
 //! stays as it is, so a spender reads it without the rest.
 
 use std::ops::Range;
@@ -6,9 +6,10 @@ use std::ops::Range;
 use bytes::Buf;
 
 use crate::{
-    Blocks, DecodeError, External, Height, MinedIn, PageSummary, Reassignment, Slot, Slots, TxHead,
+    Blocks, DecodeError, External, Height, MinedIn, PageSummary, Reassignment, RecordView, Slot, Slots,
+    TxHead,
     codec::{Reader, Writer},
-    page::{VERSION, extra_pages, outputs_on},
+    page::{VERSION, further_pages, outputs_on},
 };
 
 mod flag {
@@ -26,63 +27,36 @@ mod flag {
     pub(super) const ALL: u16 = (1 << 11) - 1;
 }
 
-/// The changing part of a first page.
+/// What changes of a record, decoded: the cheap view of its first page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MasterFront {
+pub struct RecordHeader {
     /// The state of the whole transaction.
     pub head: TxHead,
     /// What is known of the further pages.
     pub summaries: Vec<PageSummary>,
-    /// The state of the first outputs.
+    /// The state of the outputs on the first page.
     pub slots: Slots,
-    /// Where in the page the slots lie.
+    /// Where in the page the slots are. Body and outputs follow them.
     pub(crate) slots_at: Range<usize>,
 }
 
-/// The outputs of a transaction on all its pages, as far as the first page knows them.
-#[derive(Clone, Copy, Debug)]
-pub struct AllSlots<'a> {
-    pub(crate) here: &'a [Slot],
-    pub(crate) further: &'a [PageSummary],
-}
-
-impl<'a> AllSlots<'a> {
-    /// Those on the first page, one by one.
-    pub fn first_page(&self) -> &'a [Slot] {
-        self.here
+impl RecordHeader {
+    /// Shows the record to the rules.
+    pub fn view(&self) -> RecordView<'_> {
+        RecordView::new(&self.head, &self.slots, &self.summaries)
     }
 
-    /// How many stand in the way of deletion, see [`Slot::is_open`].
-    pub fn open(&self) -> u32 {
-        let here = self.here.iter().filter(|slot| slot.is_open()).count() as u32;
-        here + self.further.iter().map(|summary| u32::from(summary.open)).sum::<u32>()
-    }
-
-    /// How many keep even a losing transaction, see [`Slot::is_claimed`].
-    pub fn claimed(&self) -> u32 {
-        let here = self.here.iter().filter(|slot| slot.is_claimed()).count() as u32;
-        here + self.further.iter().map(|summary| u32::from(summary.claimed)).sum::<u32>()
-    }
-
-    /// The greatest height at which a spender of one of them was mined.
-    pub fn latest_child(&self) -> Option<Height> {
-        let here = self.here.iter().filter_map(Slot::child_mined_at);
-        here.chain(self.further.iter().filter_map(|summary| summary.latest_child)).max()
-    }
-}
-
-impl MasterFront {
-    /// The outputs on all pages, as far as this one knows them.
-    pub fn all_slots(&self) -> AllSlots<'_> {
-        AllSlots { here: &self.slots, further: &self.summaries }
-    }
-
-    /// The front of the page that these bytes are. What comes after it is not looked at.
+    /// Decodes the header of the first page that these bytes are. What follows it is not looked at.
     pub fn decode(page: &[u8]) -> Result<Self, DecodeError> {
         Self::read(&mut Reader::of_slice(page))
     }
 
-    /// Reads the front of a page, and leaves the rest.
+    /// Encodes the header.
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        encode(&self.head, &self.summaries, self.slots.iter().copied(), to);
+    }
+
+    /// Reads the header of a page, and leaves the rest.
     pub(crate) fn read<B: Buf>(from: &mut Reader<B>) -> Result<Self, DecodeError> {
         let length = from.left();
         let flags = decode_flags(from)?;
@@ -129,7 +103,7 @@ impl MasterFront {
             output_count,
         };
         check_head(&head)?;
-        let pages = extra_pages(output_count);
+        let pages = further_pages(output_count);
         let needed = pages as usize * LEAST_SUMMARY;
         if needed > from.left() {
             return Err(DecodeError::Truncated { field: "page summaries", needed, left: from.left() });
@@ -139,11 +113,11 @@ impl MasterFront {
             .collect::<Result<_, _>>()?;
         let start = length - from.left();
         let slots = decode_slots(from, outputs_on(0, output_count))?;
-        Ok(MasterFront { head, summaries, slots, slots_at: start..length - from.left() })
+        Ok(RecordHeader { head, summaries, slots, slots_at: start..length - from.left() })
     }
 }
 
-/// Writes the front of a page.
+/// Writes the header of a page.
 pub(crate) fn encode(
     head: &TxHead,
     summaries: &[PageSummary],
@@ -205,7 +179,7 @@ fn flags(head: &TxHead) -> u16 {
         | set(!head.reassignments.is_empty(), flag::REASSIGNMENTS)
 }
 
-/// See [`MasterPage::peek_mined_at`](crate::MasterPage::peek_mined_at).
+/// See [`FirstPage::peek_mined_at`](crate::FirstPage::peek_mined_at).
 pub(crate) fn peek_mined_at(bytes: &[u8]) -> Result<Option<Height>, DecodeError> {
     let mut from = Reader::of_slice(bytes);
     let flags = decode_flags(&mut from)?;
