@@ -2,7 +2,10 @@
 //!
 //! Index entries are a function of a page before and after. Nothing keeps them by hand.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use sapwood_rules::{KeepReason, settled_at, verdict::unsettled};
 use sapwood_types::{
@@ -22,6 +25,8 @@ pub struct Changes {
     pub first: Vec<(TxId, FirstPageChange)>,
     /// Further pages.
     pub further: Vec<(PageKey, FurtherPageChange)>,
+    /// Further pages that were loaded and did not change.
+    pub(crate) unchanged: HashMap<PageKey, Arc<FurtherPage>>,
     /// Whose first pages, close together: they are looked for far more often than found.
     pub(crate) ids: Vec<TxId>,
 }

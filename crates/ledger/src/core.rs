@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use sapwood_rules::Policy;
-use sapwood_types::{DecodeError, FurtherPage, TxId};
+use sapwood_types::DecodeError;
 
 use crate::{
     LedgerOptions, StoreError, UtxoSet,
@@ -50,10 +49,6 @@ pub(crate) fn corrupt(what: impl Into<String>, cause: DecodeError) -> StoreError
     StoreError::Corrupt { what: what.into(), cause }
 }
 
-pub(crate) fn decode_further(txid: &TxId, number: u32, bytes: Bytes) -> Result<FurtherPage, StoreError> {
-    FurtherPage::decode(bytes).map_err(|cause| corrupt(format!("page {number} of transaction {txid}"), cause))
-}
-
 impl Core {
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
@@ -94,7 +89,7 @@ impl Core {
 
     /// Takes a view of all rows as of the last commit.
     pub(crate) fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
-        Ok(Snapshot::new(self.engine.view()?, self.options.two_cores_from))
+        Ok(Snapshot::new(self.engine.view()?))
     }
 
     /// Whether a change of this many records is worth a second core.

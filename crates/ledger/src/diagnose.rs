@@ -6,12 +6,13 @@ use bytes::Bytes;
 use sapwood_types::{DecodeError, FirstPage, TxId, TxRecord};
 
 use crate::{
-    Cursor, DiskRoom, Ledger, Page, StoreError, UtxoProgress, UtxoSet, VerifyReport, WorkingSet, check_limit,
-    core::{Core, corrupt, decode_further},
+    Cursor, DiskRoom, Ledger, Page, StoreError, UtxoProgress, UtxoSet, VerifyReport, check_limit,
+    core::{Core, corrupt},
     digest::StateDigest,
     engine::{EngineWrites, Maintenance, Scan, Table, TableStats},
     keys::{self, RecordKey},
-    working_set::readable,
+    read::each,
+    working_set::decode_further,
 };
 
 fn bad_record_key() -> StoreError {
@@ -34,7 +35,7 @@ impl Core {
                     .first_page(&txid, &FirstPage::new(value))
                     .map_err(|cause| corrupt(format!("transaction {txid}"), cause))?,
                 Some(RecordKey::Further(txid, number)) => {
-                    digest.further_page(decode_further(&txid, number, Bytes::copy_from_slice(value))?);
+                    digest.further_page(decode_further((txid, number), value)?);
                 }
                 None => return Err(bad_record_key()),
             }
@@ -74,11 +75,13 @@ impl Core {
         })?;
         let more = more?;
         let next = txids.last().filter(|_| more).map(|txid| Cursor(Bytes::copy_from_slice(&txid.0)));
-        let mut set = WorkingSet::new(&snapshot);
-        readable(set.load_all_pages(&txids))?;
+        let records = snapshot.read(|set| {
+            set.want(txids.iter().copied());
+            each(set, &txids, |set, txid| set.record(*txid))
+        })?;
         let mut page = Page::new(Vec::with_capacity(txids.len()), next);
-        for txid in txids {
-            page.add(txid, set.record(txid))?;
+        for (txid, record) in txids.into_iter().zip(records) {
+            page.add(txid, record)?;
         }
         Ok(page)
     }

@@ -78,7 +78,7 @@ pub use request::{
 };
 use sapwood_rules::Policy;
 pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};
-pub use working_set::{PageSource, WorkingSet};
+pub use working_set::WorkingSet;
 
 use crate::{core::Core, engine::Engine};
 

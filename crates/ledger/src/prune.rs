@@ -14,10 +14,11 @@ use crate::{
     engine::{Scan, Table, WriteSet},
     gate::ChunkPass,
     keys::{self, Pending},
-    read::Snapshot,
+    read::{Snapshot, each},
     transition::preserve,
     watch::TxIds,
-    writer::Deleted,
+    working_set::{Access, Stop},
+    writer::{Change, Deleted},
 };
 
 /// Records judged between two looks whether a block has come.
@@ -81,18 +82,14 @@ fn unreadable(txid: TxId, error: StoreError) -> Result<KeepReason, StoreError> {
 }
 
 /// What was found, or nothing and the record noted as one that cannot be read. Any other error ends the call.
-fn readable<T>(
-    txid: TxId,
-    found: Result<T, StoreError>,
-    noted: &mut Vec<Unreadable>,
-) -> Result<Option<T>, StoreError> {
+fn readable<T>(txid: TxId, found: Access<T>, noted: &mut Vec<Unreadable>) -> Access<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(StoreError::Corrupt { what, cause }) => {
+        Err(Stop::Failed(StoreError::Corrupt { what, cause })) => {
             noted.push(Unreadable { txid, error: format!("{what}: {cause}") });
             Ok(None)
         }
-        Err(error) => Err(error),
+        Err(stop) => Err(stop),
     }
 }
 
@@ -158,7 +155,7 @@ impl Core {
         &self,
         request: &DeleteDue,
         pass: &ChunkPass,
-        changed: impl FnOnce() -> TxIds,
+        changed: impl Fn() -> TxIds,
     ) -> Result<Vec<Judged>, StoreError> {
         let mut cases = Vec::with_capacity(request.txids.len());
         for part in request.txids.chunks(JUDGED_AT_A_TIME) {
@@ -170,48 +167,59 @@ impl Core {
         // One write, or a crash could leave the cursor behind a record that was not deleted.
         self.change(|change| {
             if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
-                return Err(StoreError::Stopped { doing: "deleting due records" });
+                return Err(StoreError::Stopped { doing: "deleting due records" }.into());
             }
             let changed = changed();
+            let losers = cases.iter().filter(|case| case.plain.is_none() && case.judged.verdict.may_go());
+            change.set.want(losers.map(|case| case.judged.txid));
             let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
-            let mut spared = false;
-            for case in &mut cases {
+            let (mut judged, mut spared) = (Vec::with_capacity(cases.len()), false);
+            let Change { set, deleted, .. } = change;
+            set.each(&cases, |set, case| {
                 let txid = case.judged.txid;
-                if gone.contains(&txid) {
-                    *case = Case::gone(txid);
+                let again;
+                let case = if gone.contains(&txid) {
+                    again = Case::gone(txid);
+                    &again
                 } else if changed.contains(&txid) {
-                    let again = self.cases(&[txid], &request.context, request.check_children)?.pop();
-                    *case = again.unwrap_or_else(|| Case::gone(txid));
-                }
-                if !case.judged.verdict.may_go() {
-                    continue;
-                }
-                if request.spare_external && case.judged.external.is_some() {
-                    case.judged.verdict = Verdict::Kept(KeepReason::BodyFirst);
-                    spared = true;
-                    continue;
-                }
-                match case.plain.take() {
-                    Some(header) => {
-                        let further_pages = further_pages(header.head.output_count);
-                        let derived = Derived::of(header.view());
-                        change.deleted.push((txid, Deleted { further_pages, derived }));
+                    let cases = self.cases(&[txid], &request.context, request.check_children)?.pop();
+                    again = cases.unwrap_or_else(|| Case::gone(txid));
+                    &again
+                } else {
+                    case
+                };
+                let verdict = match &case.judged.verdict {
+                    verdict if !verdict.may_go() => verdict.clone(),
+                    _ if request.spare_external && case.judged.external.is_some() => {
+                        spared = true;
+                        Verdict::Kept(KeepReason::BodyFirst)
                     }
-                    None => {
-                        if let Err(error) = change.set.attempt(|set| preserve::prune(set, txid)) {
-                            case.judged.verdict = Verdict::Kept(unreadable(txid, error)?);
-                            continue;
+                    verdict => match self.delete(set, deleted, case) {
+                        Ok(()) => {
+                            gone.insert(txid);
+                            verdict.clone()
                         }
-                    }
-                }
-                gone.insert(txid);
-            }
+                        Err(Stop::Failed(error)) => Verdict::Kept(unreadable(txid, error)?),
+                        Err(Stop::Need) => return Err(Stop::Need),
+                    },
+                };
+                judged.push(Judged { verdict, ..case.judged.clone() });
+                Ok(())
+            })?;
             if let (Some(cursor), false) = (&request.save_cursor, spared) {
                 change.state.prune_cursor = Some(cursor.clone());
             }
-            Ok::<_, StoreError>(())
-        })?;
-        Ok(cases.into_iter().map(|case| case.judged).collect())
+            Ok::<_, Stop<StoreError>>(judged)
+        })
+    }
+
+    /// Deletes a record that may go.
+    fn delete(&self, set: &mut WorkingSet, deleted: &mut Vec<(TxId, Deleted)>, case: &Case) -> Access<()> {
+        let txid = case.judged.txid;
+        let Some(header) = &case.plain else { return set.attempt(|set| preserve::prune(set, txid)) };
+        let further_pages = further_pages(header.head.output_count);
+        deleted.push((txid, Deleted { further_pages, derived: Derived::of(header.view()) }));
+        Ok(())
     }
 
     /// Works off the first entries of the list of preservations. Each one leaves the list, whatever is behind it: whoever goes on
@@ -222,21 +230,21 @@ impl Core {
         self.change(|change| {
             let snapshot = self.snapshot()?;
             let (mut expired, mut after) = (Expired::default(), None);
-            let mut stray = WriteSet::default();
+            let Change { set, stray_preservations, .. } = change;
             while expired.worked_off < limit {
                 let (preserved, heights) = (Some(Pending::Preserved), Height(0)..=height);
                 let wanted = limit - expired.worked_off;
                 let over =
                     snapshot.by_height(Table::Pending, preserved, heights, after.as_ref(), wanted)?;
-                change.set.load_readable(over.items.iter().map(|(_, txid)| *txid))?;
+                set.want(over.items.iter().map(|(_, txid)| *txid));
+                set.ready()?;
                 for (until, txid) in &over.items {
-                    let ended = change.set.attempt(|set| preserve::end(set, *txid, *until));
+                    let ended = set.attempt(|set| preserve::end(set, *txid, *until));
                     let Some(ended) = readable(*txid, ended, &mut expired.unreadable)? else { continue };
                     expired.worked_off += 1;
                     if !ended {
                         tracing::warn!(%txid, %until, "a preservation was listed that no record has: the entry is deleted");
-                        let key = keys::pending(Pending::Preserved, *until, txid);
-                        stray.delete(Table::Pending, &key);
+                        stray_preservations.push((*until, *txid));
                     }
                 }
                 after = over.next;
@@ -244,23 +252,20 @@ impl Core {
                     break;
                 }
             }
-            // By themselves, but under the same lock: no record changes with them, so there is nothing to keep together.
-            if !stray.is_empty() {
-                self.commit_rows(stray)?;
-            }
-            Ok(expired)
+            Ok::<_, Stop<StoreError>>(expired)
         })
     }
 
     fn end_preservations(&self, preserved: &[(TxId, Height)]) -> Result<usize, StoreError> {
         self.change(|change| {
-            change.set.load_readable(preserved.iter().map(|(txid, _)| *txid))?;
+            change.set.want(preserved.iter().map(|(txid, _)| *txid));
+            change.set.ready()?;
             let mut ended = 0;
             for (txid, until) in preserved {
                 let end = change.set.attempt(|set| preserve::end(set, *txid, *until));
                 ended += usize::from(readable(*txid, end, &mut Vec::new())?.unwrap_or(false));
             }
-            Ok(ended)
+            Ok::<_, Stop<StoreError>>(ended)
         })
     }
 
@@ -291,9 +296,9 @@ impl Core {
                 ControlFlow::Continue(())
             })?;
             if bad_key {
-                return Err(corrupt("an undo record", DecodeError::BadNumber { field: "undo key" }));
+                return Err(corrupt("an undo record", DecodeError::BadNumber { field: "undo key" }).into());
             }
-            Ok(UndoDropped { dropped: change.undone.len() as u64, next })
+            Ok::<_, Stop<StoreError>>(UndoDropped { dropped: change.undone.len() as u64, next })
         })
     }
 }
@@ -306,18 +311,24 @@ fn check_all_children(
     cases: &mut [Case],
     context: &PruneContext,
 ) -> Result<(), StoreError> {
-    let mut set = WorkingSet::new(snapshot);
     let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
+    let mut paged: Vec<(usize, TxId)> = Vec::new();
     for (number, case) in cases.iter_mut().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
-        let txid = case.judged.txid;
         match &case.plain {
             Some(header) if header.summaries.is_empty() => {
                 slots.extend(header.slots.iter().map(|slot| (number, *slot)));
             }
-            _ => match set.slots(txid) {
-                Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
-                Err(error) => case.judged.verdict = Verdict::Kept(unreadable(txid, error)?),
-            },
+            _ => paged.push((number, case.judged.txid)),
+        }
+    }
+    let found = snapshot.read(|set| {
+        set.want(paged.iter().map(|(_, txid)| *txid));
+        each(set, &paged, |set, (_, txid)| set.slots(*txid))
+    })?;
+    for ((number, txid), found) in paged.into_iter().zip(found) {
+        match found {
+            Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
+            Err(error) => cases[number].judged.verdict = Verdict::Kept(unreadable(txid, error)?),
         }
     }
     let child = |slot: &Slot| slot.spender().map(|spender| spender.child);

@@ -1,44 +1,41 @@
 //! Reading, from a snapshot.
 
-use std::{
-    ops::{ControlFlow, RangeInclusive},
-    sync::Arc,
-};
+use std::ops::{ControlFlow, RangeInclusive};
 
 use bytes::Bytes;
 use sapwood_rules::{SpendStatus, spendability};
 use sapwood_types::{
-    BlockMark, DecodeError, FirstPage, FurtherPage, Height, Input, OutPoint, Output, PrevOutput, TxHead,
-    TxId, TxRecord, Undo,
+    BlockMark, DecodeError, Height, Input, OutPoint, Output, PrevOutput, TxHead, TxId, TxRecord, Undo,
 };
 
 use crate::{
-    AddressKind, AddressQuery, Counts, Cursor, EachResult, Ledger, Order, Page, PageSource, StoreError,
-    UnminedTx, Utxo, UtxoSet, WorkingSet,
-    beside::beside,
-    check_limit,
-    core::{Core, corrupt, decode_further},
+    AddressKind, AddressQuery, Counts, Cursor, EachResult, Ledger, Order, Page, StoreError, UnminedTx, Utxo,
+    UtxoSet, WorkingSet, check_limit,
+    core::{Core, corrupt},
     engine::{DamagedRow, Scan, Table, View},
     keys::{self, Pending},
-    working_set::{PageKey, readable},
+    working_set::{Access, PageKey, Stop},
 };
 
 /// The ledger as of one commit.
 pub(crate) struct Snapshot<'a> {
     view: Box<dyn View + 'a>,
-    two_cores_from: usize,
 }
 
 /// A record that lies where the engine finds damage.
 fn damaged(txid: &TxId, row: &DamagedRow) -> StoreError {
-    tracing::error!(%txid, error = %row, "the engine finds a record damaged");
+    damaged_row(format!("transaction {txid}"), row)
+}
+
+fn damaged_row(what: String, row: &DamagedRow) -> StoreError {
+    tracing::error!(what, error = %row, "the engine finds a row damaged");
     let problem = "the storage engine finds damage where it lies";
-    corrupt(format!("transaction {txid}"), DecodeError::Inconsistent { what: "record", problem })
+    corrupt(what, DecodeError::Inconsistent { what: "row", problem })
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(view: Box<dyn View + 'a>, two_cores_from: usize) -> Self {
-        Self { view, two_cores_from }
+    pub(crate) fn new(view: Box<dyn View + 'a>) -> Self {
+        Self { view }
     }
 
     /// Reads one row.
@@ -47,11 +44,7 @@ impl<'a> Snapshot<'a> {
         self.view.get_many(table, &[key], &mut |_, value| {
             found = value.map(|value| value.map(Bytes::copy_from_slice));
         })?;
-        found.map_err(|row| {
-            tracing::error!(table = table.name(), error = %row, "the engine finds a row damaged");
-            let problem = "the storage engine finds damage where it lies";
-            corrupt(format!("a row of {}", table.name()), DecodeError::Inconsistent { what: "row", problem })
-        })
+        found.map_err(|row| damaged_row(format!("a row of {}", table.name()), &row))
     }
 
     /// Calls `row` with each row of a range, until it breaks.
@@ -94,13 +87,42 @@ impl<'a> Snapshot<'a> {
         result
     }
 
-    fn read_first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
-        let mut pages = Vec::with_capacity(txids.len());
-        self.each_first_page(txids, |_, bytes| {
-            pages.push(bytes?.map(FirstPage::new));
-            Ok(())
+    /// Hands on the rows of pages, in one read and in the order asked for. A damaged one does not keep the others from being read.
+    pub(crate) fn each_page(
+        &self,
+        keys: &[PageKey],
+        mut page: impl FnMut(PageKey, Result<Option<&[u8]>, StoreError>),
+    ) -> Result<(), StoreError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let bytes: Vec<[u8; 36]> = keys.iter().map(|(txid, number)| keys::page(txid, *number)).collect();
+        // The key of a first page is that of a further one without the number.
+        let length = |number: u32| if number == 0 { TxId::SIZE } else { TxId::SIZE + size_of::<u32>() };
+        let rows = bytes.iter().zip(keys).map(|(key, (_, number))| &key[..length(*number)]);
+        let rows: Vec<&[u8]> = rows.collect();
+        self.view.get_many(Table::Tx, &rows, &mut |index, value| {
+            page(keys[index], value.map_err(|row| damaged(&keys[index].0, &row)));
         })?;
-        Ok(pages)
+        Ok(())
+    }
+
+    /// Runs a reading until nothing it touches is missing. It is run from its start each time.
+    pub(crate) fn read<T>(
+        &self,
+        mut reading: impl FnMut(&mut WorkingSet) -> Access<T>,
+    ) -> Result<T, StoreError> {
+        let mut set = WorkingSet::default();
+        loop {
+            let run = reading(&mut set);
+            if let Some(result) = set.conclude(run) {
+                return result;
+            }
+            let mut keys = set.take_missing();
+            keys.sort_unstable();
+            keys.dedup();
+            self.each_page(&keys, |key, row| set.load_row(key, row))?;
+        }
     }
 
     /// Whether a key is there.
@@ -173,69 +195,55 @@ fn next_cursor(mut found: Vec<Bytes>, more: bool) -> Option<Cursor> {
     if more { found.pop().map(Cursor) } else { None }
 }
 
-impl PageSource for Snapshot<'_> {
-    fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
-        let (first, second) = txids.split_at(txids.len() / 2);
-        let large = txids.len() >= self.two_cores_from;
-        let (first, second) =
-            beside(large, || self.read_first_pages(first), || self.read_first_pages(second));
-        let mut pages = first?;
-        pages.append(&mut second?);
-        Ok(pages)
-    }
-
-    fn further_pages(&self, pages: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError> {
-        let keys: Vec<[u8; 36]> = pages.iter().map(|(txid, number)| keys::page(txid, *number)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let mut found = Vec::with_capacity(pages.len());
-        self.view.get_many(Table::Tx, &keys, &mut |index, value| {
-            let (txid, number) = &pages[index];
-            let value = value.map_err(|row| damaged(txid, &row));
-            found.push(value.and_then(|value| {
-                let page = value.map(|bytes| decode_further(txid, *number, Bytes::copy_from_slice(bytes)));
-                Ok(page.transpose()?.map(Arc::new))
-            }));
-        })?;
-        found.into_iter().collect()
-    }
-}
-
 impl Core {
     pub(crate) fn read_undo(&self, height: Height) -> Result<Option<Undo>, StoreError> {
-        let bytes = self.snapshot()?.get(Table::Undo, &keys::undo(height))?;
-        let decode = |bytes| Undo::decode(bytes).map_err(|cause| corrupt(format!("undo of {height}"), cause));
-        bytes.map(decode).transpose()
+        Ok(self.read_undos(&[height])?.pop().flatten())
+    }
+
+    /// Reads undo records in one read, in the order asked for.
+    pub(crate) fn read_undos(&self, heights: &[Height]) -> Result<Vec<Option<Undo>>, StoreError> {
+        let keys: Vec<[u8; 4]> = heights.iter().map(|height| keys::undo(*height)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut undos = Vec::with_capacity(heights.len());
+        self.snapshot()?.view.get_many(Table::Undo, &keys, &mut |index, value| {
+            let what = || format!("undo of {}", heights[index]);
+            let decode = |bytes: &[u8]| {
+                Undo::decode(Bytes::copy_from_slice(bytes)).map_err(|cause| corrupt(what(), cause))
+            };
+            let value = value.map_err(|row| damaged_row(what(), &row));
+            undos.push(value.and_then(|bytes| bytes.map(decode).transpose()));
+        })?;
+        undos.into_iter().collect()
     }
 
     fn get_many(&self, txids: &[TxId]) -> EachResult<Option<TxRecord>> {
-        let snapshot = self.snapshot()?;
-        let mut set = WorkingSet::new(&snapshot);
-        readable(set.load_all_pages(txids))?;
-        each(txids, |txid| set.record(*txid))
+        self.snapshot()?.read(|set| {
+            set.want(txids.iter().copied());
+            each(set, txids, |set, txid| set.record(*txid))
+        })
     }
 
     fn outputs(&self, outpoints: &[OutPoint]) -> EachResult<Option<Utxo>> {
-        let snapshot = self.snapshot()?;
-        let mut set = WorkingSet::new(&snapshot);
-        readable(set.load_outputs(outpoints.iter().copied()))?;
-        each(outpoints, |outpoint| utxo(&mut set, *outpoint))
+        self.snapshot()?.read(|set| {
+            set.want_outputs(outpoints.iter().copied());
+            each(set, outpoints, |set, outpoint| utxo(set, *outpoint))
+        })
     }
 
     fn spend_status(&self, outpoints: &[OutPoint], at: Height) -> EachResult<SpendStatus> {
-        let snapshot = self.snapshot()?;
-        let mut set = WorkingSet::new(&snapshot);
-        readable(set.load_outputs(outpoints.iter().copied()))?;
-        each(outpoints, |outpoint| {
-            let slot = set.slot(*outpoint)?;
-            Ok(set.head(outpoint.txid)?.map_or(SpendStatus::NotFound, |head| {
-                spendability::status(head, outpoint.vout, slot.as_ref(), at)
-            }))
+        self.snapshot()?.read(|set| {
+            set.want_outputs(outpoints.iter().copied());
+            each(set, outpoints, |set, outpoint| {
+                let slot = set.slot(*outpoint)?;
+                Ok(set.head(outpoint.txid)?.map_or(SpendStatus::NotFound, |head| {
+                    spendability::status(head, outpoint.vout, slot.as_ref(), at)
+                }))
+            })
         })
     }
 
     fn unmined(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<UnminedTx>, StoreError> {
         let snapshot = self.snapshot()?;
-        let mut set = WorkingSet::new(&snapshot);
         let mut found = Page::new(Vec::new(), after.cloned());
         loop {
             // What may not be mined is skipped, so more may have to be read to fill the page.
@@ -247,9 +255,12 @@ impl Core {
                 found.next.as_ref(),
                 wanted,
             )?;
-            set.load_readable(page.items.iter().map(|(_, txid)| *txid))?;
-            for (since, txid) in page.items {
-                found.add(txid, minable(&mut set, txid, since))?;
+            let txs = snapshot.read(|set| {
+                set.want(page.items.iter().map(|(_, txid)| *txid));
+                each(set, &page.items, |set, (since, txid)| minable(set, *txid, *since))
+            })?;
+            for ((_, txid), tx) in page.items.into_iter().zip(txs) {
+                found.add(txid, tx)?;
             }
             found.next = page.next;
             if found.next.is_none() || found.items.len() + found.unreadable.len() == limit {
@@ -276,27 +287,38 @@ impl Core {
             snapshot.keys(Table::Address, range, query.after.as_ref(), query.order, query.limit)?;
         let parse = |key: &Bytes| keys::parse_address(key).ok_or_else(|| bad_key(Table::Address));
         let outpoints = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let mut set = WorkingSet::new(&snapshot);
-        readable(set.load_outputs(outpoints.iter().copied()))?;
+        let utxos = snapshot.read(|set| {
+            set.want_outputs(outpoints.iter().copied());
+            each(set, &outpoints, |set, outpoint| utxo(set, *outpoint))
+        })?;
         let mut page = Page::new(Vec::with_capacity(outpoints.len()), next_cursor(found, more));
-        for outpoint in outpoints {
-            page.add(outpoint.txid, utxo(&mut set, outpoint))?;
+        for (outpoint, utxo) in outpoints.into_iter().zip(utxos) {
+            page.add(outpoint.txid, utxo)?;
         }
         Ok(page)
     }
 }
 
-/// Reads each item. An error of one record is that item's, any other ends it all.
-fn each<K, T>(items: &[K], mut read: impl FnMut(&K) -> Result<T, StoreError>) -> EachResult<T> {
-    let one = |item| match read(item) {
-        Err(error) if !error.is_of_one_record() => Err(error),
-        found => Ok(found),
-    };
-    items.iter().map(one).collect()
+/// Reads each item. One that needs a record that cannot be read is an error of its own.
+pub(crate) fn each<K, T>(
+    set: &mut WorkingSet,
+    items: &[K],
+    mut read: impl FnMut(&mut WorkingSet, &K) -> Access<T>,
+) -> Access<Vec<Result<T, StoreError>>> {
+    let mut found = Vec::with_capacity(items.len());
+    set.each(items, |set, item| {
+        match read(set, item) {
+            Ok(value) => found.push(Ok(value)),
+            Err(Stop::Failed(error)) => found.push(Err(error)),
+            Err(Stop::Need) => return Err(Stop::Need),
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// An output with its state. `None` if its record is not there.
-fn utxo(set: &mut WorkingSet, outpoint: OutPoint) -> Result<Option<Utxo>, StoreError> {
+fn utxo(set: &mut WorkingSet, outpoint: OutPoint) -> Access<Option<Utxo>> {
     let Some(output) = set.output(outpoint)? else { return Ok(None) };
     let Some(slot) = set.slot(outpoint)? else { return Ok(None) };
     Ok(set.head(outpoint.txid)?.map(|head| Utxo {
@@ -310,7 +332,7 @@ fn utxo(set: &mut WorkingSet, outpoint: OutPoint) -> Result<Option<Utxo>, StoreE
 }
 
 /// An unmined transaction as block assembly wants it; nothing if it can never be mined.
-fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Result<Option<UnminedTx>, StoreError> {
+fn minable(set: &mut WorkingSet, txid: TxId, since: Height) -> Access<Option<UnminedTx>> {
     let can_be_mined = |head: &&TxHead| !head.coinbase && !head.is_conflicting();
     let Some(head) = set.head(txid)?.filter(can_be_mined).cloned() else { return Ok(None) };
     let Some(body) = set.body(txid)? else { return Ok(None) };

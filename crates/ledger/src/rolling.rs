@@ -16,18 +16,18 @@ use std::{
     thread,
 };
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use sapwood_types::{BlockMark, DecodeError, FirstPage};
+use sapwood_types::{BlockMark, DecodeError, FirstPage, FurtherPage};
 
 use crate::{
-    Changes, Ledger, PageSource, StoreError, UtxoChange, UtxoCounter, UtxoProgress, UtxoSet,
-    core::{Core, corrupt, decode_further},
+    Changes, Ledger, StoreError, UtxoChange, UtxoCounter, UtxoProgress, UtxoSet,
+    core::{Core, corrupt},
     engine::{Scan, Table, WriteSet},
     keys::RecordKey,
     read::Snapshot,
     utxo_entry,
     utxo_set::cores,
+    working_set::{PageKey, decode_further},
 };
 
 const UTXO_SET_KEY: &[u8] = b"utxo-set";
@@ -58,11 +58,11 @@ pub(crate) struct Rolled {
 }
 
 impl Rolling {
-    /// What becomes of the set with these changes, after which `last` is the last block.
+    /// Derives what becomes of the set with these changes, after which `last` is the last block. `read`: see [`UtxoChange::of`].
     pub(crate) fn roll(
         &self,
         changes: &Changes,
-        source: &dyn PageSource,
+        read: impl FnOnce(&[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError>,
         last: Option<BlockMark>,
     ) -> Result<Rolled, StoreError> {
         let now = |known: UtxoSet| UtxoSet { last, ..known };
@@ -73,7 +73,7 @@ impl Rolling {
         if self.known.is_none() && self.since_count.is_none() {
             return Ok(Rolled { known: None, change: None, rewrite: false });
         }
-        let change = UtxoChange::of(changes, source)?;
+        let change = UtxoChange::of(changes, read)?;
         // Figures that would fall below nothing were wrong. They are given up, and counted again when somebody asks.
         let known = self.known.as_ref().and_then(|known| known.changed(&change)).map(now);
         Ok(Rolled { known, rewrite: !change.is_none(), change: Some(change) })
@@ -300,7 +300,7 @@ impl Count<'_> {
                     Ok(())
                 }
                 Some(RecordKey::Further(txid, number)) => {
-                    let page = decode_further(&txid, number, Bytes::copy_from_slice(value))?;
+                    let page = decode_further((txid, number), value)?;
                     counter.further_page(txid, number, &page)
                 }
                 None => Err(corrupt("a record's key", DecodeError::BadNumber { field: "key" })),

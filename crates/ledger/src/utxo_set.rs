@@ -9,12 +9,13 @@
 //! made meanwhile add up to the set as it is at the end, and several threads can share one block's coins.
 //!
 //! What decides about all coins of a record (at which height it is mined, and whether it is a coinbase) stands on its first
-//! page. When that changes, coins change on pages that the write itself did not touch: [`UtxoChange::of`] reads those.
+//! page. When that changes, coins change on pages that the write itself did not touch: [`UtxoChange`] needs those too.
 
 use std::{
+    collections::HashMap,
     fmt,
     ops::Range,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     thread::{self, ScopedJoinHandle},
 };
 
@@ -24,7 +25,7 @@ use sapwood_types::{
     TxId, coin::write_coin, page::further_pages,
 };
 
-use crate::{Changes, PageSource, StoreError, changes::PageVersion, working_set::PageKey};
+use crate::{Changes, StoreError, changes::PageVersion, working_set::PageKey};
 
 /// Below so many coins for each, further threads cost more than they save: starting one takes as long as hashing about twenty.
 const COINS_PER_THREAD: usize = 64;
@@ -254,10 +255,17 @@ impl UtxoChange {
         self.hash.combine(&other.hash);
     }
 
-    /// What these changes do to the coins. Pages that did not change, but whose record came onto the longest chain or left it,
-    /// are read from `source`.
-    pub fn of(changes: &Changes, source: &dyn PageSource) -> Result<Self, StoreError> {
-        let mut walk = Walk { change: Self::default(), pending: Pending::default() };
+    /// Derives what these changes do to the coins. `read` reads pages that did not change and were not loaded, but whose record came onto
+    /// the longest chain or left it. It is called once at most.
+    pub(crate) fn of(
+        changes: &Changes,
+        read: impl FnOnce(&[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError>,
+    ) -> Result<Self, StoreError> {
+        let wanted = untouched_pages(changes)?;
+        let pages = if wanted.is_empty() { Vec::new() } else { read(&wanted)? };
+        let found = wanted.into_iter().zip(pages).filter_map(|(key, page)| Some((key, page?)));
+        let mut walk =
+            Walk { change: Self::default(), pending: Pending::default(), untouched: found.collect() };
         for (txid, change) in &changes.first {
             let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
             let headers = change.headers().map_err(corrupt)?;
@@ -271,7 +279,7 @@ impl UtxoChange {
             let further =
                 [before, now].map(|header| header.map_or(0, |it| further_pages(it.head.output_count)));
             if further != [0, 0] {
-                walk.further_pages(changes, source, *txid, minted, further)?;
+                walk.further_pages(changes, *txid, minted, further)?;
             }
             if walk.change.moved > moved_before {
                 let has_coins = |version: &Option<PageVersion>, minted: Option<Minted>| {
@@ -287,8 +295,29 @@ impl UtxoChange {
     }
 }
 
+/// Lists the further pages that did not change and are not loaded, of records that came onto the longest chain or left it.
+fn untouched_pages(changes: &Changes) -> Result<Vec<PageKey>, StoreError> {
+    let mut pages = Vec::new();
+    for (txid, change) in &changes.first {
+        let (Some(before), Some(now)) = (&change.before, &change.now) else { continue };
+        if before.derived.mined_at == now.derived.mined_at {
+            continue;
+        }
+        let corrupt = |cause| StoreError::Corrupt { what: format!("transaction {txid}"), cause };
+        let [Some(before), Some(now)] = change.headers().map_err(corrupt)? else { continue };
+        let count = before.head.output_count.min(now.head.output_count);
+        let keys = (1..=further_pages(count)).map(|page| (*txid, page));
+        pages.extend(
+            keys.filter(|key| changes.further_page(key).is_none() && !changes.unchanged.contains_key(key)),
+        );
+    }
+    Ok(pages)
+}
+
 /// A walk over changed pages.
 struct Walk {
+    /// Pages that were read for this.
+    untouched: HashMap<PageKey, Arc<FurtherPage>>,
     change: UtxoChange,
     pending: Pending,
 }
@@ -298,7 +327,6 @@ impl Walk {
     fn further_pages(
         &mut self,
         changes: &Changes,
-        source: &dyn PageSource,
         txid: TxId,
         minted: [Option<Minted>; 2],
         further: [u32; 2],
@@ -313,10 +341,10 @@ impl Walk {
             let is_changed =
                 |key: &PageKey| changes.further.binary_search_by_key(key, |(key, _)| *key).is_ok();
             let pages = (1..=further[0].min(further[1])).map(|number| (txid, number));
-            let untouched: Vec<PageKey> = pages.filter(|key| !is_changed(key)).collect();
-            for ((_, number), page) in untouched.iter().zip(source.further_pages(&untouched)?) {
+            for key in pages.filter(|key| !is_changed(key)) {
+                let page = changes.unchanged.get(&key).or_else(|| self.untouched.get(&key)).cloned();
                 let page = page.ok_or_else(|| missing_page(txid))?;
-                self.page(txid, *number, minted, [Some(page.view()); 2])?;
+                self.page(txid, key.1, minted, [Some(page.view()); 2])?;
             }
         }
         Ok(())

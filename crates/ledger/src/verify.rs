@@ -25,6 +25,7 @@ use crate::{
     rolling::differs,
     settled::Settled,
     state::State,
+    working_set::{Access, Stop},
 };
 
 /// How many records are read between two reports of progress.
@@ -163,30 +164,8 @@ impl<'a> Verifier<'a> {
 
     /// The record agrees with its parents and children.
     fn check_ties(&mut self, record: &TxRecord) -> Result<(), StoreError> {
-        let mut set = WorkingSet::new(self.snapshot);
         let txid = record.txid;
-        let mut problems = Vec::new();
-        let spenders = record.slots.iter().enumerate().filter_map(|(vout, slot)| match *slot {
-            Slot::Spent { spender, child_mined_at } => Some((vout as u32, spender, child_mined_at)),
-            _ => None,
-        });
-        for (vout, spender, remembered) in spenders {
-            let outpoint = OutPoint::new(txid, vout);
-            problems.extend(readable(check_child(&mut set, outpoint, spender, remembered))?);
-        }
-        for (vin, input) in record.body.inputs.iter().enumerate() {
-            let spender = Spender::new(txid, vin as u32);
-            problems.extend(readable(check_parent(&mut set, record, input.outpoint, spender))?);
-        }
-        if record.head.is_conflicting() && record.head.mined_at().is_some() {
-            problems.push("it lost against another transaction, and is mined".into());
-        }
-        for child in &record.head.conflicting_children {
-            let lost = set.head(*child).map(|child| child.map(|child| child.is_conflicting()));
-            if readable(lost.map(|lost| Some(lost == Some(true))))? == Some(false) {
-                problems.push(format!("it lists {child} as a loser, which is not one"));
-            }
-        }
+        let problems = self.snapshot.read(|set| problems_of(set, record))?;
         problems
             .into_iter()
             .for_each(|problem| self.report.problem(format!("transaction {txid}: {problem}")));
@@ -263,8 +242,8 @@ impl<'a> Verifier<'a> {
     }
 
     fn entries_of(&self, txid: TxId) -> Result<HashSet<Vec<u8>>, StoreError> {
-        let mut set = WorkingSet::new(self.snapshot);
-        let Some(record) = set.record(txid)? else { return Ok(HashSet::new()) };
+        let record = self.snapshot.read(|set| set.record(txid))?;
+        let Some(record) = record else { return Ok(HashSet::new()) };
         let (first, further) = record.to_pages();
         let header = first.header().map_err(|cause| corrupt(format!("transaction {txid}"), cause))?;
         let (entries, _) = self.entries(txid, &first, &header, &further);
@@ -349,13 +328,50 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Nothing, where a record cannot be read that another one leads to: it is reported when its own turn comes, and what is
-/// broken must not keep the rest from being checked.
+/// Returns `None` where a record cannot be read that another one leads to: it is reported when its own turn comes, and what is broken must
+/// not keep the rest from being checked.
 fn readable<T>(found: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
     match found {
         Err(StoreError::Corrupt { .. }) => Ok(None),
         other => other,
     }
+}
+
+/// Lists what is wrong between a record and its parents and children. Those that cannot be read are passed over, as by [`readable`].
+fn problems_of(set: &mut WorkingSet, record: &TxRecord) -> Access<Vec<String>> {
+    let txid = record.txid;
+    let mut problems = Vec::new();
+    let spenders = || {
+        record.slots.iter().enumerate().filter_map(|(vout, slot)| match *slot {
+            Slot::Spent { spender, child_mined_at } => Some((vout as u32, spender, child_mined_at)),
+            _ => None,
+        })
+    };
+    set.want(spenders().map(|(_, spender, _)| spender.child));
+    set.want(record.head.conflicting_children.iter().copied());
+    set.want_outputs(record.body.inputs.iter().map(|input| input.outpoint));
+    let mut note = |found: Access<Option<String>>| match found {
+        Ok(problem) => {
+            problems.extend(problem);
+            Ok(())
+        }
+        Err(Stop::Failed(StoreError::Corrupt { .. })) => Ok(()),
+        Err(stop) => Err(stop),
+    };
+    for (vout, spender, remembered) in spenders() {
+        note(check_child(set, OutPoint::new(txid, vout), spender, remembered))?;
+    }
+    for (vin, input) in record.body.inputs.iter().enumerate() {
+        note(check_parent(set, record, input.outpoint, Spender::new(txid, vin as u32)))?;
+    }
+    if record.head.is_conflicting() && record.head.mined_at().is_some() {
+        note(Ok(Some("it lost against another transaction, and is mined".into())))?;
+    }
+    for child in &record.head.conflicting_children {
+        let lost = set.head(*child).map(|child| child.is_some_and(|child| child.is_conflicting()));
+        note(lost.map(|lost| (!lost).then(|| format!("it lists {child} as a loser, which is not one"))))?;
+    }
+    Ok(problems)
 }
 
 /// What is wrong between an output and the transaction that spends it.
@@ -364,7 +380,7 @@ fn check_child(
     outpoint: OutPoint,
     spender: Spender,
     remembered: Option<Height>,
-) -> Result<Option<String>, StoreError> {
+) -> Access<Option<String>> {
     let Some(child) = set.head(spender.child)? else {
         let dangling = remembered.is_none();
         return Ok(
@@ -389,7 +405,7 @@ fn check_parent(
     record: &TxRecord,
     outpoint: OutPoint,
     spender: Spender,
-) -> Result<Option<String>, StoreError> {
+) -> Access<Option<String>> {
     let Some(parent) = set.head(outpoint.txid)? else { return Ok(None) };
     let lost = record.head.is_conflicting();
     // That a loser is not listed proves nothing: a parent that comes back after it was pruned does not know of it.

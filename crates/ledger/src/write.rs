@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sapwood_rules::Policy;
-use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId};
+use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, Undo};
 
 use crate::{
     Applied, AppliedBlocks, ApplyError, ApplyOptions, BatchResult, ConflictError, CreateError, CreateRequest,
@@ -14,7 +14,6 @@ use crate::{
     beside::beside,
     core::Core,
     engine::{Table, WriteSet},
-    error::ItemError,
     keys,
     state::Chain,
     transition::{
@@ -22,6 +21,7 @@ use crate::{
         rollback::{self, Extent, RollbackOutcome},
         spend,
     },
+    working_set::Stop,
     writer::{Change, PoisonOnPanic, Prepared, Writer},
 };
 
@@ -44,11 +44,11 @@ impl Core {
         for next in blocks.iter().map(Some).chain([None]) {
             let prepare = |writer: &Writer, in_flight: Option<&Prepared>| {
                 let (block, options) = next?;
-                let apply = |change: &mut Change| {
+                let apply = || {
                     self.check_room()?;
-                    change.apply_block(block, *options)
+                    self.prepare(writer, in_flight, |change| change.apply_block(block, *options))
                 };
-                Some(self.prepare(writer, in_flight, apply))
+                Some(apply())
             };
             let prepared = match in_flight.take() {
                 None => self.check_poison().map(|()| prepare(writer, None)),
@@ -91,43 +91,59 @@ impl Core {
         target: Option<(Height, BlockHash)>,
         mode: RollbackMode,
     ) -> Result<RolledBack, RollbackError> {
+        let mut undos: Option<Vec<Undo>> = None;
         self.change(|change| {
             let last = change.state.last();
             let first = change.state.chain.map(|chain| chain.first);
-            let down_to = match rollback::check_extent(target, last.as_ref(), first, change.state.floor())? {
-                Extent::Nothing => {
-                    let nothing = (Vec::new(), Vec::new(), Vec::new());
-                    let (unmined, forgotten, conflicting) = nothing;
-                    return Ok(RolledBack { last, blocks: 0, unmined, forgotten, conflicting });
-                }
-                Extent::Above(height) => Some(height),
-                Extent::Everything => None,
+            let extent = rollback::check_extent(target, last.as_ref(), first, change.state.floor())?;
+            let (Some(last), Some(first), false) = (last, first, extent == Extent::Nothing) else {
+                let nothing = (Vec::new(), Vec::new(), Vec::new());
+                let (unmined, forgotten, conflicting) = nothing;
+                return Ok(RolledBack { last, blocks: 0, unmined, forgotten, conflicting });
             };
-            if let Some(height) = down_to {
-                let above = self.read_undo(height.next())?;
-                let above = above.ok_or(RollbackError::UndoMissing { height: height.next() })?;
-                rollback::check_target(target, above.previous.as_ref())?;
-            }
-            let mut outcome = RollbackOutcome::default();
-            let mut reached = last;
-            while let Some(block) = reached.filter(|block| down_to.is_none_or(|height| block.height > height))
-            {
-                let undo = self.read_undo(block.height)?;
-                let undo = undo.ok_or(RollbackError::UndoMissing { height: block.height })?;
-                rollback::undo_block(&mut change.set, &undo, mode, &mut outcome)?;
-                change.undone.push(block.height);
-                reached = undo.previous;
-            }
+            let lowest = if let Extent::Above(height) = extent { height.next() } else { first };
+            let undos = match &mut undos {
+                Some(undos) => undos,
+                none => none.insert(self.undos_down_to(last, lowest, target)?),
+            };
+            let outcome = rollback::undo_blocks(&mut change.set, undos, mode)?;
+            let reached = undos.last().and_then(|undo| undo.previous);
+            change.undone = undos.iter().map(|undo| undo.block.height).collect();
             change.state.chain = change.state.chain.zip(reached).map(|(chain, last)| Chain { last, ..chain });
             let RollbackOutcome { unmined, forgotten, conflicting } = outcome;
             let blocks = change.undone.len() as u32;
             Ok(RolledBack { last: reached, blocks, unmined, forgotten, conflicting })
         })
     }
+
+    /// Reads the undo records of all blocks from `last` down to `lowest`, the newest first, in one read. Checks that they lead to the target.
+    fn undos_down_to(
+        &self,
+        last: BlockMark,
+        lowest: Height,
+        target: Option<(Height, BlockHash)>,
+    ) -> Result<Vec<Undo>, RollbackError> {
+        let heights: Vec<Height> = (lowest.0..=last.height.0).map(Height).collect();
+        let mut undos = self.read_undos(&heights)?;
+        if target.is_some() {
+            let above = undos.first().and_then(Option::as_ref);
+            let above = above.ok_or(RollbackError::UndoMissing { height: lowest })?;
+            rollback::check_target(target, above.previous.as_ref())?;
+        }
+        let mut chain = Vec::with_capacity(undos.len());
+        let mut reached = Some(last);
+        while let Some(block) = reached.filter(|block| block.height >= lowest) {
+            let undo = undos.get_mut((block.height.0 - lowest.0) as usize).and_then(Option::take);
+            let undo = undo.ok_or(RollbackError::UndoMissing { height: block.height })?;
+            reached = undo.previous;
+            chain.push(undo);
+        }
+        Ok(chain)
+    }
 }
 
-impl Change<'_> {
-    fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, ApplyError> {
+impl Change {
+    fn apply_block(&mut self, block: &Block, options: ApplyOptions) -> Result<Applied, Stop<ApplyError>> {
         let last = self.state.last();
         block::check_next(block, last.as_ref())?;
         let id = block::next_block_id(block, self.state.greatest_block_id, options.block_id)?;
@@ -153,16 +169,10 @@ impl Ledger {
     /// Stores transactions at the given height, and spends their inputs in the same write.
     pub async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
         self.run(move |core| {
-            let touched: Vec<TxId> = batch
-                .iter()
-                .flat_map(|item| item.tx.inputs.iter().map(|input| input.outpoint.txid).chain([item.tx.txid]))
-                .collect();
             core.check_room()?;
-            core.change_each(
-                &batch,
-                |change| change.set.load_readable(touched),
-                |set, policy, item| create::create(set, item, height, policy),
-            )
+            core.change_each(&batch, create::want, |set, policy, item| {
+                create::create(set, item, height, policy)
+            })
         })
         .await?
         .map(|_| ())
@@ -171,15 +181,7 @@ impl Ledger {
     /// Spends inputs of stored transactions. A repeat of the same spend is fine.
     pub async fn spend(&self, batch: Vec<SpendRequest>, height: Height) -> BatchResult<(), SpendError> {
         self.run(move |core| {
-            let touched: Vec<TxId> = batch
-                .iter()
-                .flat_map(|item| item.inputs.iter().map(|input| input.outpoint.txid).chain([item.child]))
-                .collect();
-            core.change_each(
-                &batch,
-                |change| change.set.load_readable(touched),
-                |set, _, item| spend::spend(set, item, height),
-            )
+            core.change_each(&batch, spend::want, |set, _, item| spend::spend(set, item, height))
         })
         .await?
         .map(|_| ())
@@ -188,10 +190,9 @@ impl Ledger {
     /// Takes spends back. An unspent output is fine.
     pub async fn unspend(&self, batch: Vec<Unspend>) -> BatchResult<(), UnspendError> {
         self.run(move |core| {
-            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             core.change_each(
                 &batch,
-                |change| change.set.load_readable(touched),
+                |set, item| set.want_outputs([item.outpoint]),
                 |set, _, item| spend::unspend(set, item),
             )
         })
@@ -264,10 +265,9 @@ impl Ledger {
     /// Gives frozen outputs to other owners, who can spend them after a delay.
     pub async fn reassign(&self, batch: Vec<Reassign>, height: Height) -> BatchResult<(), ReassignError> {
         self.run(move |core| {
-            let touched: Vec<TxId> = batch.iter().map(|item| item.outpoint.txid).collect();
             core.change_each(
                 &batch,
-                |change| change.set.load_readable(touched),
+                |set, item| set.want_outputs([item.outpoint]),
                 |set, policy, item| freeze::reassign(set, item, height, policy),
             )
         })
@@ -345,28 +345,25 @@ impl Ledger {
     async fn each_tx<T, E>(
         &self,
         txids: Vec<TxId>,
-        operation: impl Fn(&mut WorkingSet, &Policy, &TxId) -> Result<T, E> + Send + 'static,
+        operation: impl Fn(&mut WorkingSet, &Policy, &TxId) -> Result<T, Stop<E>> + Send + 'static,
     ) -> BatchResult<Vec<T>, E>
     where
         T: Send + 'static,
-        E: ItemError + Send + 'static,
+        E: Send + 'static,
     {
-        self.run(move |core| {
-            core.change_each(&txids, |change| change.set.load_readable(txids.iter().copied()), operation)
-        })
-        .await?
+        self.run(move |core| core.change_each(&txids, |set, txid| set.want([*txid]), operation)).await?
     }
 
     /// One item for each output.
     async fn each_output(
         &self,
         outpoints: Vec<OutPoint>,
-        operation: impl Fn(&mut WorkingSet, OutPoint) -> Result<(), FreezeError> + Send + 'static,
+        operation: impl Fn(&mut WorkingSet, OutPoint) -> Result<(), Stop<FreezeError>> + Send + 'static,
     ) -> BatchResult<(), FreezeError> {
         self.run(move |core| {
             core.change_each(
                 &outpoints,
-                |change| change.set.load_readable(outpoints.iter().map(|outpoint| outpoint.txid)),
+                |set, outpoint| set.want_outputs([*outpoint]),
                 |set, _, outpoint| operation(set, *outpoint),
             )
         })

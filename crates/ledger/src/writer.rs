@@ -11,20 +11,19 @@ use sapwood_types::{FirstPage, FurtherPage, Height, TxId, Undo};
 use tracing::trace;
 
 use crate::{
-    BatchError, BatchResult, Changes, PageSource, StoreError, WorkingSet,
+    BatchError, BatchResult, Changes, StoreError, WorkingSet,
     beside::beside,
     cache::RecordCache,
     changes::{CountChanges, Derived, PageVersion, record_changes},
     core::{Core, corrupt},
     engine::{Table, WriteSet},
-    error::ItemError,
-    keys,
+    keys::{self, Pending},
     read::Snapshot,
     rolling::Rolling,
     rows::Rows,
     settled,
     state::{STATE_KEY, State},
-    working_set::PageKey,
+    working_set::{PageKey, Stop, decode_further},
 };
 
 /// What only the writer knows. Whoever holds its lock may write.
@@ -40,15 +39,16 @@ impl Writer {
     }
 }
 
-/// Pages as the writer sees them: from what is being written, else from its cache, else from the database.
+/// Pages as the writer sees them: from what is being written, else from its cache, else from the engine.
 struct WriterPages<'a> {
     snapshot: &'a Snapshot<'a>,
     cache: &'a RecordCache,
     in_flight: Option<&'a Changes>,
 }
 
-impl PageSource for WriterPages<'_> {
-    fn cached(&self, txid: &TxId) -> Option<Option<FirstPage>> {
+impl WriterPages<'_> {
+    /// Returns a first page, or that there is none, if that is known without reading.
+    fn cached_first(&self, txid: &TxId) -> Option<Option<FirstPage>> {
         match self.in_flight.and_then(|changes| changes.first_page(txid)) {
             // The engine may or may not have it yet.
             Some(change) => Some(change.now.as_ref().map(|version| version.page.clone())),
@@ -56,25 +56,56 @@ impl PageSource for WriterPages<'_> {
         }
     }
 
-    fn first_pages(&self, txids: &[TxId]) -> Result<Vec<Option<FirstPage>>, StoreError> {
-        self.snapshot.first_pages(txids)
+    /// Returns a further page, or that there is none, if that is known without reading.
+    fn cached_further(&self, key: &PageKey) -> Option<Option<Arc<FurtherPage>>> {
+        Some(self.in_flight?.further_page(key)?.now.clone())
     }
 
+    /// Loads all that a run of a transition missed: what is not known is read in one read.
+    fn load(&self, set: &mut WorkingSet) -> Result<(), StoreError> {
+        let missing = set.take_missing();
+        if missing.is_empty() {
+            return Err(StoreError::Task { cause: "a transition stopped and misses nothing".into() });
+        }
+        let mut unknown = Vec::new();
+        for key in missing {
+            match key {
+                (txid, 0) => match self.cached_first(&txid) {
+                    Some(page) => set.load_first(txid, page),
+                    None => unknown.push(key),
+                },
+                _ => match self.cached_further(&key) {
+                    Some(page) => set.load_further(key, page),
+                    None => unknown.push(key),
+                },
+            }
+        }
+        // Engines read sorted keys faster, and a fixed order makes runs repeatable.
+        unknown.sort_unstable();
+        unknown.dedup();
+        self.snapshot.each_page(&unknown, |key, row| set.load_row(key, row))
+    }
+
+    /// Reads further pages, in one read and in the order asked for.
     fn further_pages(&self, keys: &[PageKey]) -> Result<Vec<Option<Arc<FurtherPage>>>, StoreError> {
-        let found = self.snapshot.further_pages(keys)?;
-        let in_flight = |key: &PageKey| self.in_flight.and_then(|changes| changes.further_page(key));
-        let page = |(key, read): (&PageKey, Option<Arc<FurtherPage>>)| match in_flight(key) {
-            Some(change) => change.now.clone(),
-            None => read,
-        };
-        Ok(keys.iter().zip(found).map(page).collect())
+        let mut pages: Vec<_> = keys.iter().map(|key| self.cached_further(key).map(Ok)).collect();
+        let unknown: Vec<PageKey> =
+            keys.iter().zip(&pages).filter(|(_, page)| page.is_none()).map(|(key, _)| *key).collect();
+        let mut unfilled = pages.iter_mut().filter(|page| page.is_none());
+        self.snapshot.each_page(&unknown, |key, row| {
+            let page = row.and_then(|row| row.map(|bytes| decode_further(key, bytes)).transpose());
+            if let Some(place) = unfilled.next() {
+                *place = Some(page.map(|page| page.map(Arc::new)));
+            }
+        })?;
+        pages.into_iter().map(|page| page.unwrap_or(Ok(None))).collect()
     }
 }
 
 /// A change in the making.
-pub(crate) struct Change<'a> {
-    /// Pages read and changed.
-    pub(crate) set: WorkingSet<'a>,
+pub(crate) struct Change {
+    /// Pages loaded and changed.
+    pub(crate) set: WorkingSet,
     /// The state it will leave.
     pub(crate) state: State,
     pub(crate) policy: Policy,
@@ -84,6 +115,22 @@ pub(crate) struct Change<'a> {
     pub(crate) undone: Vec<Height>,
     /// Records that go as a whole and need not be read for it: nothing is unspent on them, and nothing is unmined.
     pub(crate) deleted: Vec<(TxId, Deleted)>,
+    /// Entries of the list of preservations that no record has, to be deleted.
+    pub(crate) stray_preservations: Vec<(Height, TxId)>,
+}
+
+impl Change {
+    fn new(set: WorkingSet, state: State, policy: Policy) -> Self {
+        Self {
+            set,
+            state,
+            policy,
+            undo: None,
+            undone: Vec::new(),
+            deleted: Vec::new(),
+            stray_preservations: Vec::new(),
+        }
+    }
 }
 
 /// A record that goes as a whole, as far as it matters for that.
@@ -134,10 +181,11 @@ impl Drop for PoisonOnPanic<'_> {
 }
 
 impl Core {
-    /// Runs one operation as the only writer and writes what it changed. If it fails, nothing is changed.
+    /// Runs one operation as the only writer and writes what it changed. If it fails, nothing is changed. The operation is run from its start
+    /// as often as it misses something, see [`working_set`](crate::working_set).
     pub(crate) fn change<T, E: From<StoreError>>(
         &self,
-        operation: impl FnOnce(&mut Change) -> Result<T, E>,
+        operation: impl FnMut(&mut Change) -> Result<T, Stop<E>>,
     ) -> Result<T, E> {
         let mut writer = self.writer.lock();
         // Under the lock: after a failed write the cache is ahead of the disk, and nobody may decide anything by it.
@@ -161,7 +209,7 @@ impl Core {
         &self,
         writer: &Writer,
         in_flight: Option<&Prepared>,
-        operation: impl FnOnce(&mut Change) -> Result<T, E>,
+        mut operation: impl FnMut(&mut Change) -> Result<T, Stop<E>>,
     ) -> Result<(T, Option<(WriteSet, Prepared)>), E> {
         let Writer { state, cache, rolling } = writer;
         let (state_before, rolling): (&State, &Rolling) =
@@ -172,21 +220,30 @@ impl Core {
             cache,
             in_flight: in_flight.map(|in_flight| &in_flight.changes),
         };
-        let mut change = Change {
-            set: WorkingSet::new(&pages),
-            state: state_before.clone(),
-            policy: *self.policy.read(),
-            undo: None,
-            undone: Vec::new(),
-            deleted: Vec::new(),
-        };
+        let policy = *self.policy.read();
         let mut clock = Clock::start();
-        let result = operation(&mut change)?;
+        let mut change = Change::new(WorkingSet::default(), state_before.clone(), policy);
+        let mut runs = 1;
+        let result = loop {
+            let run = operation(&mut change);
+            if let Some(result) = change.set.conclude(run) {
+                break result?;
+            }
+            let mut set = change.set;
+            pages.load(&mut set)?;
+            set.rewind();
+            change = Change::new(set, state_before.clone(), policy);
+            runs += 1;
+        };
         let decided = clock.lap();
-        let Change { set, mut state, policy, undo, undone, deleted } = change;
+        let Change { set, mut state, undo, undone, deleted, stray_preservations, .. } = change;
         let changes = set.into_changes(state.settled_below(&policy))?;
         let collected = clock.lap();
-        let nothing = changes.is_empty() && undo.is_none() && undone.is_empty() && deleted.is_empty();
+        let nothing = changes.is_empty()
+            && undo.is_none()
+            && undone.is_empty()
+            && deleted.is_empty()
+            && stray_preservations.is_empty();
         if nothing && state == *state_before {
             return Ok((result, None));
         }
@@ -207,8 +264,11 @@ impl Core {
         deleted.iter().for_each(|(_, record)| counts.prune(&record.derived));
         state.counts = state.counts.changed(&counts);
         let settled = self.settled_after(&counts, in_flight);
-        let rolled = rolling.roll(&changes, &pages, state.last())?;
+        let rolled = rolling.roll(&changes, |keys| pages.further_pages(keys), state.last())?;
         let Rows { mut writes, lowest_due } = rows;
+        for (until, txid) in stray_preservations {
+            writes.delete(Table::Pending, &keys::pending(Pending::Preserved, until, &txid));
+        }
         for height in undone {
             writes.delete(Table::Undo, &keys::undo(height));
         }
@@ -224,7 +284,7 @@ impl Core {
         }
         let rolling = rolling.rolled(rolled);
         let records = changes.first.len();
-        trace!(records, ?decided, ?collected, put_together = ?clock.lap(), "prepared");
+        trace!(records, runs, ?decided, ?collected, put_together = ?clock.lap(), "prepared");
         self.reached("prepared")?;
         Ok((result, Some((writes, Prepared { changes, deleted, state, rolling, settled, lowest_due }))))
     }
@@ -289,23 +349,26 @@ impl Core {
         trace!(records = changes.first.len(), took = ?clock.lap(), "remembered");
     }
 
-    /// Runs a batch of independent items as one write. Those that fail change nothing.
-    pub(crate) fn change_each<I, T, E: ItemError>(
+    /// Runs a batch of independent items as one write. Those that fail change nothing. `want` declares what an item needs.
+    pub(crate) fn change_each<I, T, E>(
         &self,
         items: &[I],
-        prepare: impl FnOnce(&mut Change) -> Result<(), StoreError>,
-        operation: impl Fn(&mut WorkingSet, &Policy, &I) -> Result<T, E>,
+        want: impl Fn(&mut WorkingSet, &I),
+        operation: impl Fn(&mut WorkingSet, &Policy, &I) -> Result<T, Stop<E>>,
     ) -> BatchResult<Vec<T>, E> {
-        let (done, failed) = self.change(|change| {
-            prepare(change)?;
+        let (done, failed) = self.change(|Change { set, policy, .. }| {
+            items.iter().for_each(|item| want(set, item));
+            set.ready()?;
             let (mut done, mut failed) = (Vec::with_capacity(items.len()), Vec::new());
-            for (number, item) in items.iter().enumerate() {
-                match change.set.attempt(|set| operation(set, &change.policy, item)) {
+            set.each(items.iter().enumerate(), |set, (number, item)| {
+                match set.attempt(|set| operation(set, policy, item)) {
                     Ok(result) => done.push(result),
-                    Err(error) => failed.push((number, error.into_store().map_or_else(Ok, Err)?)),
+                    Err(Stop::Failed(error)) => failed.push((number, error)),
+                    Err(Stop::Need) => return Err(Stop::Need),
                 }
-            }
-            Ok::<_, StoreError>((done, failed))
+                Ok(())
+            })?;
+            Ok::<_, Stop<StoreError>>((done, failed))
         })?;
         if failed.is_empty() { Ok(done) } else { Err(BatchError::Items { failed, total: items.len() }) }
     }

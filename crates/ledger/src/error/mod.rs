@@ -137,38 +137,6 @@ impl<E: fmt::Display> fmt::Display for BatchError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for BatchError<E> {}
 
-/// An error that may be the engine's rather than the item's. The engine's ends the whole batch. A record that cannot be read is the
-/// error of the items that need it.
-pub trait ItemError: Sized {
-    /// The engine's error, or the item's own.
-    fn into_store(self) -> Result<StoreError, Self>;
-}
-
-macro_rules! item_errors {
-    ($($error:ident),*) => {$(
-        impl ItemError for $error {
-            fn into_store(self) -> Result<StoreError, Self> {
-                match self {
-                    $error::Store(error) if !error.is_of_one_record() => Ok(error),
-                    other => Err(other),
-                }
-            }
-        }
-    )*};
-}
-
-item_errors!(
-    CreateError,
-    SpendError,
-    UnspendError,
-    MineError,
-    ConflictError,
-    FreezeError,
-    ReassignError,
-    PreserveError,
-    DeleteError
-);
-
 /// One input that could not spend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputRefusal {

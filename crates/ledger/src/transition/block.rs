@@ -13,7 +13,11 @@ use sapwood_types::{
 };
 
 use super::{conflict, create};
-use crate::{ApplyError, ApplyOptions, InputRefusal, StoreError, WorkingSet, error::TxProblem};
+use crate::{
+    ApplyError, ApplyOptions, InputRefusal, StoreError, WorkingSet,
+    error::TxProblem,
+    working_set::{Access, Stop},
+};
 
 /// What applying a block found out.
 pub struct BlockOutcome {
@@ -29,15 +33,15 @@ enum Refused {
     Store(StoreError),
 }
 
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
-        Refused::Store(error)
+impl From<Stop<StoreError>> for Stop<Refused> {
+    fn from(stop: Stop<StoreError>) -> Self {
+        stop.map(Refused::Store)
     }
 }
 
-impl From<TxProblem> for Refused {
+impl From<TxProblem> for Stop<Refused> {
     fn from(problem: TxProblem) -> Self {
-        Refused::Problem(problem)
+        Stop::Failed(Refused::Problem(problem))
     }
 }
 
@@ -73,22 +77,20 @@ pub fn apply(
     previous: Option<BlockMark>,
     options: ApplyOptions,
     policy: &Policy,
-) -> Result<BlockOutcome, ApplyError> {
+) -> Result<BlockOutcome, Stop<ApplyError>> {
     let mut made_here: HashSet<TxId, RandomState> =
         HashSet::with_capacity_and_hasher(block.txs.len(), RandomState::default());
     if let Some(tx) = block.txs.iter().find(|tx| !made_here.insert(tx.txid)) {
         let (hash, height, problem) = (block.hash, block.height, Box::new(TxProblem::Twice));
-        return Err(ApplyError::Tx { hash, height, txid: tx.txid, problem });
+        return Err(ApplyError::Tx { hash, height, txid: tx.txid, problem }.into());
     }
+    set.want(block.txs.iter().map(|tx| tx.txid));
     let spent = block.txs.iter().flat_map(|tx| tx.inputs.iter()).map(|input| input.outpoint);
-    let from_outside: Vec<OutPoint> = spent.filter(|outpoint| !made_here.contains(&outpoint.txid)).collect();
-    set.reserve(made_here.len() + from_outside.len());
-    set.load(made_here.iter().copied().chain(from_outside.iter().map(|outpoint| outpoint.txid)))?;
-    set.load_further_pages(from_outside.into_iter())?;
+    set.want_outputs(spent.filter(|outpoint| !made_here.contains(&outpoint.txid)));
+    set.ready()?;
 
     let undo = Undo { block: mark, previous, created: Vec::new(), mined: Vec::new(), replaced: Vec::new() };
     let mut applier = Applier {
-        set,
         block,
         made_here,
         mark,
@@ -104,21 +106,20 @@ pub fn apply(
             ApplyError::Tx { hash, height, txid: tx.txid, problem }
         }
     };
-    for tx in &block.txs {
-        applier.apply_tx(tx).map_err(|error| refused(tx, error))?;
-    }
+    set.each(&block.txs, |set, tx| {
+        applier.apply_tx(set, tx).map_err(|stop| stop.map(|error| refused(tx, error)))
+    })?;
     if let (Some(subsidy), Some(coinbase)) = (options.rules.subsidy, block.txs.iter().find(|tx| tx.coinbase))
     {
         let (takes, allowed) = (worth(coinbase), applier.fees + u128::from(subsidy));
         if takes > allowed {
-            return Err(refused(coinbase, TxProblem::TakesMore { takes, allowed }.into()));
+            return Err(refused(coinbase, Refused::Problem(TxProblem::TakesMore { takes, allowed })).into());
         }
     }
     Ok(applier.outcome)
 }
 
-struct Applier<'set, 'source, 'block> {
-    set: &'set mut WorkingSet<'source>,
+struct Applier<'block> {
     block: &'block Block,
     /// All transactions of the block.
     made_here: HashSet<TxId, RandomState>,
@@ -156,27 +157,27 @@ impl Amounts {
     }
 }
 
-impl Applier<'_, '_, '_> {
-    fn apply_tx(&mut self, tx: &Tx) -> Result<(), Refused> {
+impl Applier<'_> {
+    fn apply_tx(&mut self, set: &mut WorkingSet, tx: &Tx) -> Result<(), Stop<Refused>> {
         if tx.outputs.is_empty() && !self.options.rules.allow_no_outputs {
             return Err(TxProblem::NoOutputs.into());
         }
         for (vin, input) in tx.inputs.iter().enumerate() {
-            self.hold(input.outpoint, Spender::new(tx.txid, vin as u32))?;
+            self.hold(set, input.outpoint, Spender::new(tx.txid, vin as u32))?;
         }
-        let amounts = self.amounts(tx)?;
+        let amounts = self.amounts(set, tx)?;
         // Nearly always: a look that reads no page.
-        if !self.set.contains(tx.txid)? {
+        if !set.contains(tx.txid)? {
             self.outcome.undo.created.push(tx.txid);
-            self.create(tx, amounts.as_ref())?;
-        } else if let Some(known) = self.set.header(tx.txid)? {
+            self.create(set, tx, amounts.as_ref())?;
+        } else if let Some(known) = set.header(tx.txid)? {
             let unspent = known.view().open();
             if known.head.mined_at().is_none() {
-                self.mine_known(tx.txid)?;
+                self.mine_known(set, tx.txid)?;
             } else if unspent > 0 && !self.options.rules.allow_overwrite {
                 return Err(TxProblem::Duplicate { unspent }.into());
             } else {
-                self.replace(tx, amounts.as_ref())?;
+                self.replace(set, tx, amounts.as_ref())?;
             }
         }
         if let Some(Amounts { inputs, makes }) = amounts {
@@ -187,49 +188,57 @@ impl Applier<'_, '_, '_> {
     }
 
     /// What a transaction spends and makes, where amounts are checked. Its inputs are there: they have been held.
-    fn amounts(&mut self, tx: &Tx) -> Result<Option<Amounts>, Refused> {
+    fn amounts(&mut self, set: &mut WorkingSet, tx: &Tx) -> Access<Option<Amounts>> {
         if self.options.rules.subsidy.is_none() || tx.coinbase {
             return Ok(None);
         }
         let mut inputs = Vec::with_capacity(tx.inputs.len());
         for input in &tx.inputs {
-            inputs.push(self.set.output(input.outpoint)?.map_or(0, |output| output.value));
+            inputs.push(set.output(input.outpoint)?.map_or(0, |output| output.value));
         }
         Ok(Some(Amounts { inputs, makes: worth(tx) }))
     }
 
     /// Lets an input of this block hold what it spends. An unmined rival loses.
-    fn hold(&mut self, outpoint: OutPoint, spender: Spender) -> Result<(), Refused> {
+    fn hold(
+        &mut self,
+        set: &mut WorkingSet,
+        outpoint: OutPoint,
+        spender: Spender,
+    ) -> Result<(), Stop<Refused>> {
         let vin = spender.vin;
         let height = self.block.height;
-        let refused = |refusal| Refused::from(TxProblem::Input(InputRefusal { vin, outpoint, refusal }));
-        match self.set.decide_slot(outpoint, |seen| decide(seen, outpoint.vout, spender, height))? {
+        let refused = |refusal| Stop::from(TxProblem::Input(InputRefusal { vin, outpoint, refusal }));
+        match set.decide_slot(outpoint, |seen| decide(seen, outpoint.vout, spender, height))? {
             Ok(()) => Ok(()),
             Err(Undecided::ParentUnmined) => Err(TxProblem::ParentUnmined { vin, outpoint }.into()),
             Err(Undecided::Refused(SpendRefusal::NotFound))
-                if self.made_here.contains(&outpoint.txid) && !self.set.contains(outpoint.txid)? =>
+                if self.made_here.contains(&outpoint.txid) && !set.contains(outpoint.txid)? =>
             {
                 Err(TxProblem::OutOfOrder { vin, outpoint }.into())
             }
             Err(Undecided::Refused(refusal)) => Err(refused(refusal)),
             // The same transaction was mined before: a second time it spends what is spent.
-            Err(Undecided::MinedBefore(mined_at)) => {
-                Err(refused(match self.set.contains(spender.child)? {
-                    true => SpendRefusal::Spent { by: spender, mined_at: Some(mined_at) },
-                    false => SpendRefusal::SpenderPruned { by: spender, mined_at },
-                }))
-            }
+            Err(Undecided::MinedBefore(mined_at)) => Err(refused(match set.contains(spender.child)? {
+                true => SpendRefusal::Spent { by: spender, mined_at: Some(mined_at) },
+                false => SpendRefusal::SpenderPruned { by: spender, mined_at },
+            })),
             Err(Undecided::Rival(rival)) => {
-                let lost = conflict::lose(self.set, &[rival], height)
-                    .map_err(|error| TxProblem::Rival(Box::new(error)))?;
+                let lost = conflict::lose(set, &[rival], height)
+                    .map_err(|stop| stop.map(|error| Refused::Problem(TxProblem::Rival(Box::new(error)))))?;
                 self.outcome.conflicting.extend(lost);
-                Ok(self.set.set_slot(outpoint, Slot::spent(spender, Some(height)))?)
+                Ok(set.set_slot(outpoint, Slot::spent(spender, Some(height)))?)
             }
         }
     }
 
     /// Makes the record of a transaction. What its inputs are worth is known now and may be gone at a later query, so it is kept.
-    fn create(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
+    fn create(
+        &mut self,
+        set: &mut WorkingSet,
+        tx: &Tx,
+        amounts: Option<&Amounts>,
+    ) -> Result<(), Stop<Refused>> {
         let height = self.block.height;
         let maturity = self.options.rules.coinbase_maturity.unwrap_or(self.policy.coinbase_maturity);
         let spending_height = tx.coinbase.then(|| coinbase_spendable_from(height, maturity));
@@ -243,16 +252,16 @@ impl Applier<'_, '_, '_> {
             ..TxHead::default()
         };
         let inserted = match amounts {
-            Some(amounts) => create::insert(self.set, &amounts.filled_in(tx), head, false),
-            None => create::insert(self.set, tx, head, false),
+            Some(amounts) => create::insert(set, &amounts.filled_in(tx), head, false),
+            None => create::insert(set, tx, head, false),
         };
         Ok(inserted?)
     }
 
     /// A stored transaction that was not mined is mined by this block. Its parents were told by [`Applier::hold`].
-    fn mine_known(&mut self, txid: TxId) -> Result<(), Refused> {
-        conflict::no_longer_conflicting(self.set, txid)?;
-        if let Some(head) = self.set.head_mut(txid)? {
+    fn mine_known(&mut self, set: &mut WorkingSet, txid: TxId) -> Result<(), Stop<Refused>> {
+        conflict::no_longer_conflicting(set, txid)?;
+        if let Some(head) = set.head_mut(txid)? {
             // A caller that numbers blocks may have noted this one before, off the longest chain.
             super::mine::note_block(&mut head.blocks, MinedIn::block(&self.mark));
             head.locked = false;
@@ -262,11 +271,16 @@ impl Applier<'_, '_, '_> {
     }
 
     /// A mined transaction of the same id is written over, and kept in the undo record.
-    fn replace(&mut self, tx: &Tx, amounts: Option<&Amounts>) -> Result<(), Refused> {
-        self.outcome.undo.replaced.extend(self.set.record(tx.txid)?);
-        self.set.remove(tx.txid)?;
+    fn replace(
+        &mut self,
+        set: &mut WorkingSet,
+        tx: &Tx,
+        amounts: Option<&Amounts>,
+    ) -> Result<(), Stop<Refused>> {
+        self.outcome.undo.replaced.extend(set.record(tx.txid)?);
+        set.remove(tx.txid)?;
         self.outcome.undo.created.push(tx.txid);
-        self.create(tx, amounts)
+        self.create(set, tx, amounts)
     }
 }
 

@@ -1,14 +1,21 @@
 //! Losing and winning against other transactions.
 
+use std::collections::HashSet;
+
 use sapwood_rules::{SpendRefusal, spendability::SpendOverrides};
 use sapwood_types::{Height, OutPoint, Slot, Spender, TxId};
 
-use super::{give_back, inputs_of, list_at_parents, spend::hold_all};
-use crate::{ConflictError, InputRefusal, SpendInput, StoreError, WorkingSet};
+use super::{give_back, inputs_of, list_at_parents, spend::hold_all, want_family};
+use crate::{
+    ConflictError, InputRefusal, SpendInput, WorkingSet,
+    working_set::{Access, Stop},
+};
+
+type Stopped<T> = Result<T, Stop<ConflictError>>;
 
 /// Makes these transactions and all their descendants lose. Returns those that were not losers before, breadth first.
-pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Result<Vec<TxId>, ConflictError> {
-    let mut losers = set.with_descendants(roots)?;
+pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Stopped<Vec<TxId>> {
+    let mut losers = with_descendants(set, roots)?;
     for txid in &losers {
         check_may_lose(set, *txid)?;
     }
@@ -27,12 +34,36 @@ pub(super) fn lose(set: &mut WorkingSet, roots: &[TxId], height: Height) -> Resu
     Ok(losers)
 }
 
-fn check_may_lose(set: &mut WorkingSet, txid: TxId) -> Result<(), ConflictError> {
+/// Lists these transactions and all that descend from them, breadth first. One run notes what a whole generation misses, and all that its
+/// losing takes.
+fn with_descendants(set: &mut WorkingSet, roots: &[TxId]) -> Access<Vec<TxId>> {
+    let mut seen: HashSet<TxId> = HashSet::new();
+    let (mut found, mut generation) = (Vec::new(), roots.to_vec());
+    let mut result = Ok(());
+    while !generation.is_empty() {
+        let mut next = Vec::new();
+        let visited = set.each(generation, |set, txid| {
+            if !seen.insert(txid) || !set.contains(txid)? {
+                return Ok(());
+            }
+            found.push(txid);
+            want_family(set, txid);
+            next.extend(set.children(txid)?);
+            Ok(())
+        });
+        // Behind a miss in one branch the others are followed further.
+        result = result.and(visited);
+        generation = next;
+    }
+    result.map(|()| found)
+}
+
+fn check_may_lose(set: &mut WorkingSet, txid: TxId) -> Stopped<()> {
     if let Some(mined_at) = set.head(txid)?.and_then(|head| head.mined_at()) {
-        return Err(ConflictError::Mined { txid, mined_at });
+        return Err(ConflictError::Mined { txid, mined_at }.into());
     }
     match set.slots(txid)?.iter().position(|slot| *slot == Slot::Frozen) {
-        Some(vout) => Err(ConflictError::Frozen { outpoint: OutPoint::new(txid, vout as u32) }),
+        Some(vout) => Err(ConflictError::Frozen { outpoint: OutPoint::new(txid, vout as u32) }.into()),
         None => Ok(()),
     }
 }
@@ -44,7 +75,8 @@ fn revive(
     height: Height,
     overrides: SpendOverrides,
     absent_parents: AbsentParents,
-) -> Result<(), ConflictError> {
+) -> Stopped<()> {
+    set.want_pages(txid)?;
     let mined_at = set.head(txid)?.and_then(|head| head.mined_at());
     let mut inputs = Vec::new();
     for (outpoint, spender) in inputs_of(set, txid)? {
@@ -64,7 +96,7 @@ enum AbsentParents {
 }
 
 /// Takes the mark of a loser off a transaction.
-pub(super) fn no_longer_conflicting(set: &mut WorkingSet, txid: TxId) -> Result<(), StoreError> {
+pub(super) fn no_longer_conflicting(set: &mut WorkingSet, txid: TxId) -> Access<()> {
     if set.head(txid)?.is_some_and(|head| head.is_conflicting()) {
         list_at_parents(set, txid, false)?;
         set.set_conflicting_since(txid, None)?;
@@ -73,13 +105,8 @@ pub(super) fn no_longer_conflicting(set: &mut WorkingSet, txid: TxId) -> Result<
 }
 
 /// Marks a transaction as a loser with its descendants, or takes that back for just this one.
-pub fn set_conflicting(
-    set: &mut WorkingSet,
-    txid: TxId,
-    on: bool,
-    height: Height,
-) -> Result<Vec<TxId>, ConflictError> {
-    let Some(head) = set.head(txid)? else { return Err(ConflictError::NotFound { txid }) };
+pub fn set_conflicting(set: &mut WorkingSet, txid: TxId, on: bool, height: Height) -> Stopped<Vec<TxId>> {
+    let Some(head) = set.head(txid)? else { return Err(ConflictError::NotFound { txid }.into()) };
     match (head.is_conflicting(), on) {
         (true, true) | (false, false) => Ok(Vec::new()),
         (false, true) => lose(set, &[txid], height),
@@ -92,15 +119,10 @@ pub fn set_conflicting(
 
 /// Makes transactions win, in order, against whatever unmined transactions hold what they spend. Returns the losers. Whoever spends from
 /// a loser in the end cannot win, whenever and against whom that one lost; one that has lost before can win in the same call.
-pub fn resolve_all(
-    set: &mut WorkingSet,
-    winners: &[TxId],
-    height: Height,
-) -> Result<Vec<TxId>, ConflictError> {
+pub fn resolve_all(set: &mut WorkingSet, winners: &[TxId], height: Height) -> Stopped<Vec<TxId>> {
     let mut lost = Vec::new();
-    for winner in winners {
-        resolve(set, *winner, height, &mut lost)?;
-    }
+    set.want(winners.iter().copied());
+    set.each(winners, |set, winner| resolve(set, *winner, height, &mut lost))?;
     for winner in winners {
         let inputs = inputs_of(set, *winner)?;
         let mut parents: Vec<TxId> = inputs.iter().map(|(outpoint, _)| outpoint.txid).collect();
@@ -112,13 +134,8 @@ pub fn resolve_all(
 
 /// Makes a transaction win against whatever unmined transactions hold what it spends. The losers are added to `lost`, which
 /// holds those of earlier winners of the same call.
-fn resolve(
-    set: &mut WorkingSet,
-    winner: TxId,
-    height: Height,
-    lost: &mut Vec<TxId>,
-) -> Result<(), ConflictError> {
-    let Some(head) = set.head(winner)? else { return Err(ConflictError::NotFound { txid: winner }) };
+fn resolve(set: &mut WorkingSet, winner: TxId, height: Height, lost: &mut Vec<TxId>) -> Stopped<()> {
+    let Some(head) = set.head(winner)? else { return Err(ConflictError::NotFound { txid: winner }.into()) };
     let was_conflicting = head.is_conflicting();
     let inputs = inputs_of(set, winner)?;
     let mut rivals = Vec::new();
@@ -143,12 +160,15 @@ fn refuse_heirs_of_losers(
     winner: TxId,
     inputs: Vec<(OutPoint, Spender)>,
     lost: &[TxId],
-) -> Result<(), ConflictError> {
+) -> Stopped<()> {
     let mut refused = Vec::new();
     for (outpoint, spender) in inputs.into_iter().filter(|(outpoint, _)| lost.contains(&outpoint.txid)) {
         let since = set.head(outpoint.txid)?.and_then(|parent| parent.conflicting_since);
         let refusal = since.map(|since| SpendRefusal::Conflicting { since });
         refused.extend(refusal.map(|refusal| InputRefusal { vin: spender.vin, outpoint, refusal }));
     }
-    if refused.is_empty() { Ok(()) } else { Err(ConflictError::Inputs { txid: winner, inputs: refused }) }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(ConflictError::Inputs { txid: winner, inputs: refused }.into())
 }

@@ -4,7 +4,16 @@ use sapwood_rules::{Policy, SpendRefusal, lifecycle::coinbase_spendable_from, sp
 use sapwood_types::{Blocks, Height, Slot, Spender, Tx, TxHead, TxRecord};
 
 use super::{list_at_parents, spend::hold_all};
-use crate::{CreateError, CreateRequest, InputRefusal, SpendInput, StoreError, WorkingSet};
+use crate::{
+    CreateError, CreateRequest, InputRefusal, SpendInput, WorkingSet,
+    working_set::{Access, Stop},
+};
+
+/// Declares what a transaction to be stored needs.
+pub fn want(set: &mut WorkingSet, request: &CreateRequest) {
+    set.want([request.tx.txid]);
+    set.want_outputs(request.tx.inputs.iter().map(|input| input.outpoint));
+}
 
 /// Every input of a transaction, to be spent without expecting a hash.
 pub(super) fn all_inputs(tx: &Tx) -> Vec<SpendInput> {
@@ -18,14 +27,14 @@ pub fn create(
     request: &CreateRequest,
     height: Height,
     policy: &Policy,
-) -> Result<(), CreateError> {
+) -> Result<(), Stop<CreateError>> {
     let tx = &request.tx;
     let txid = tx.txid;
     if tx.outputs.is_empty() {
-        return Err(CreateError::NoOutputs { txid });
+        return Err(CreateError::NoOutputs { txid }.into());
     }
     if set.contains(txid)? {
-        return Err(CreateError::Exists { txid });
+        return Err(CreateError::Exists { txid }.into());
     }
     let mut blocks: Blocks = request.mined_in.into_iter().collect();
     if request.conflicting {
@@ -66,7 +75,7 @@ pub fn create(
 }
 
 /// A transaction that its parents remember as mined was pruned and must not come back, not even as a loser.
-fn refuse_if_pruned(set: &mut WorkingSet, tx: &Tx) -> Result<(), CreateError> {
+fn refuse_if_pruned(set: &mut WorkingSet, tx: &Tx) -> Result<(), Stop<CreateError>> {
     let mut refused = Vec::new();
     for SpendInput { vin, outpoint, .. } in all_inputs(tx) {
         if let Some(Slot::Spent { spender: by, child_mined_at: Some(mined_at) }) = set.slot(outpoint)?
@@ -76,12 +85,14 @@ fn refuse_if_pruned(set: &mut WorkingSet, tx: &Tx) -> Result<(), CreateError> {
             refused.push(InputRefusal { vin, outpoint, refusal });
         }
     }
-    if refused.is_empty() { Ok(()) } else { Err(CreateError::Inputs { txid: tx.txid, inputs: refused }) }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(CreateError::Inputs { txid: tx.txid, inputs: refused }.into())
 }
 
 /// The inputs whose parents are stored.
-fn only_with_parents(set: &mut WorkingSet, inputs: Vec<SpendInput>) -> Result<Vec<SpendInput>, StoreError> {
-    set.load(inputs.iter().map(|input| input.outpoint.txid))?;
+fn only_with_parents(set: &mut WorkingSet, inputs: Vec<SpendInput>) -> Access<Vec<SpendInput>> {
     let mut kept = Vec::with_capacity(inputs.len());
     for input in inputs {
         if set.contains(input.outpoint.txid)? {
@@ -92,7 +103,7 @@ fn only_with_parents(set: &mut WorkingSet, inputs: Vec<SpendInput>) -> Result<Ve
 }
 
 /// Puts a new record in place.
-pub(super) fn insert(set: &mut WorkingSet, tx: &Tx, head: TxHead, frozen: bool) -> Result<(), StoreError> {
+pub(super) fn insert(set: &mut WorkingSet, tx: &Tx, head: TxHead, frozen: bool) -> Access<()> {
     if !frozen {
         return set.insert_new(tx, head);
     }

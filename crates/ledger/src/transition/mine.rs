@@ -4,18 +4,21 @@ use sapwood_rules::lifecycle::earliest_unmined;
 use sapwood_types::{Blocks, Height, MinedIn, TxHead, TxId};
 
 use super::{Hold, hold, inputs_of, tell_parents};
-use crate::{MineError, MineRequest, StoreError, WorkingSet};
+use crate::{
+    MineError, MineRequest, WorkingSet,
+    working_set::{Access, Stop},
+};
 
 /// A transaction may be mined only if it holds all its inputs.
-fn check_may_be_mined(set: &mut WorkingSet, txid: TxId) -> Result<(), MineError> {
-    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }) };
+fn check_may_be_mined(set: &mut WorkingSet, txid: TxId) -> Result<(), Stop<MineError>> {
+    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }.into()) };
     if let Some(since) = head.conflicting_since {
-        return Err(MineError::Conflicting { txid, since });
+        return Err(MineError::Conflicting { txid, since }.into());
     }
     let mined_at = head.mined_at();
     for (outpoint, spender) in inputs_of(set, txid)? {
         if let Hold::NotHeld = hold(set, outpoint, spender, mined_at)? {
-            return Err(MineError::InputNotHeld { txid, outpoint });
+            return Err(MineError::InputNotHeld { txid, outpoint }.into());
         }
     }
     Ok(())
@@ -27,7 +30,7 @@ pub(super) fn change_blocks(
     txid: TxId,
     height: Height,
     change: impl FnOnce(&mut TxHead),
-) -> Result<(), StoreError> {
+) -> Access<()> {
     let Some(head) = set.head_mut(txid)? else { return Ok(()) };
     let before = head.mined_at();
     change(head);
@@ -56,7 +59,7 @@ pub fn set_mined(
     txid: TxId,
     request: MineRequest,
     height: Height,
-) -> Result<(), MineError> {
+) -> Result<(), Stop<MineError>> {
     let block = request.block;
     if request.unset {
         return Ok(change_blocks(set, txid, height, |head| {
@@ -67,7 +70,7 @@ pub fn set_mined(
     if block.on_longest_chain {
         check_may_be_mined(set, txid)?;
     } else if !set.contains(txid)? {
-        return Err(MineError::NotFound { txid });
+        return Err(MineError::NotFound { txid }.into());
     }
     Ok(change_blocks(set, txid, height, |head| {
         note_block(&mut head.blocks, block);
@@ -81,18 +84,18 @@ pub fn mark_on_longest_chain(
     txid: TxId,
     on: bool,
     height: Height,
-) -> Result<(), MineError> {
-    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }) };
+) -> Result<(), Stop<MineError>> {
+    let Some(head) = set.head(txid)? else { return Err(MineError::NotFound { txid }.into()) };
     if !on {
         return Ok(change_blocks(set, txid, height, |head| {
             head.blocks.iter_mut().for_each(|entry| entry.on_longest_chain = false);
         })?);
     }
     if let Some(since) = head.conflicting_since {
-        return Err(MineError::Conflicting { txid, since });
+        return Err(MineError::Conflicting { txid, since }.into());
     }
     if head.blocks.is_empty() {
-        return Err(MineError::NoBlock { txid });
+        return Err(MineError::NoBlock { txid }.into());
     }
     check_may_be_mined(set, txid)?;
     Ok(change_blocks(set, txid, height, |head| {

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use sapwood_types::{BlockHash, BlockMark, Height, Slot, TxId, TxRecord, Undo};
 
-use super::{conflict::lose, mine::change_blocks, preserve::forget};
-use crate::{ConflictError, RollbackError, RollbackMode, StoreError, WorkingSet};
+use super::{conflict::lose, mine::change_blocks, preserve::forget, want_family};
+use crate::{
+    ConflictError, RollbackError, RollbackMode, WorkingSet,
+    working_set::{Access, Stop},
+};
 
 /// What became of the transactions of the blocks taken back.
 #[derive(Default)]
@@ -64,23 +67,53 @@ pub fn check_target(
     }
 }
 
-/// Takes back the newest block. On error the working set is half changed and must be dropped.
-pub fn undo_block(
+/// Reverts blocks, the newest first. On error the working set is half changed and must be dropped.
+pub fn undo_blocks(
+    set: &mut WorkingSet,
+    undos: &[Undo],
+    mode: RollbackMode,
+) -> Result<RollbackOutcome, Stop<RollbackError>> {
+    want(set, undos)?;
+    let mut outcome = RollbackOutcome::default();
+    for undo in undos {
+        undo_block(set, undo, mode, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+/// Declares what reverting these blocks touches: their transactions first, then all pages of those, what they spend, and what spends from
+/// them.
+fn want(set: &mut WorkingSet, undos: &[Undo]) -> Access<()> {
+    let txids = || undos.iter().flat_map(|undo| undo.created.iter().chain(&undo.mined)).copied();
+    set.want(txids());
+    for replaced in undos.iter().flat_map(|undo| &undo.replaced) {
+        let spenders = replaced.slots.iter().filter_map(Slot::spender).map(|spender| spender.child);
+        set.want(spenders.chain(replaced.head.conflicting_children.iter().copied()));
+    }
+    set.ready()?;
+    for txid in txids() {
+        want_family(set, txid);
+        let _ = set.children(txid);
+    }
+    set.ready()
+}
+
+/// Reverts the newest block.
+fn undo_block(
     set: &mut WorkingSet,
     undo: &Undo,
     mode: RollbackMode,
     outcome: &mut RollbackOutcome,
-) -> Result<(), RollbackError> {
+) -> Result<(), Stop<RollbackError>> {
     let height = undo.block.height;
-    set.load(undo.created.iter().chain(&undo.mined).copied())?;
     // Everything is unmined before anything loses or is forgotten, so that no transaction of this block stands in the way of
     // another one's. Newest first, because a transaction may spend from an earlier one of its own block.
     let mut unmined = HashSet::new();
-    for txid in undo.created.iter().rev().chain(undo.mined.iter().rev()) {
-        unmine(set, *txid, &undo.block, &mut unmined)?;
-    }
+    set.each(undo.created.iter().rev().chain(undo.mined.iter().rev()), |set, txid| {
+        unmine(set, *txid, &undo.block, &mut unmined)
+    })?;
     let mut replaced: Vec<&TxRecord> = undo.replaced.iter().collect();
-    for (number, txid) in undo.created.iter().enumerate().rev() {
+    set.each(undo.created.iter().enumerate().rev(), |set, (number, txid)| {
         // A transaction that wrote over an older one makes room for it.
         let older = replaced.iter().rposition(|older| older.txid == *txid);
         let mode = if older.is_some() { RollbackMode::Follower } else { mode };
@@ -92,18 +125,14 @@ pub fn undo_block(
                 unmine(set, *txid, &undo.block, &mut unmined)?;
             }
         }
-    }
+        Ok::<_, Stop<RollbackError>>(())
+    })?;
     outcome.unmined.extend(undo.mined.iter().rev().filter(|txid| unmined.contains(txid)));
     Ok(())
 }
 
 /// A transaction is no longer in a block. Notes it if it was mined and is not any more.
-fn unmine(
-    set: &mut WorkingSet,
-    txid: TxId,
-    block: &BlockMark,
-    unmined: &mut HashSet<TxId>,
-) -> Result<(), StoreError> {
+fn unmine(set: &mut WorkingSet, txid: TxId, block: &BlockMark, unmined: &mut HashSet<TxId>) -> Access<()> {
     let was_mined = is_mined(set, txid)?;
     change_blocks(set, txid, block.height, |head| head.blocks.retain(|entry| entry.block_id != block.id))?;
     if was_mined && !is_mined(set, txid)? {
@@ -112,7 +141,7 @@ fn unmine(
     Ok(())
 }
 
-fn is_mined(set: &mut WorkingSet, txid: TxId) -> Result<bool, StoreError> {
+fn is_mined(set: &mut WorkingSet, txid: TxId) -> Access<bool> {
     Ok(set.head(txid)?.is_some_and(|head| head.mined_at().is_some()))
 }
 
@@ -124,12 +153,14 @@ fn take_back(
     mode: RollbackMode,
     unmined: &HashSet<TxId>,
     outcome: &mut RollbackOutcome,
-) -> Result<(), RollbackError> {
+) -> Result<(), Stop<RollbackError>> {
     let Some(head) = set.head(txid)? else { return Ok(()) };
     let (coinbase, lost_before) = (head.coinbase, head.is_conflicting());
-    let fails = |problem: ConflictError| match problem {
-        ConflictError::Store(error) => RollbackError::Store(error),
-        problem => RollbackError::Tx { txid, problem: Box::new(problem) },
+    let fails = |stop: Stop<ConflictError>| {
+        stop.map(|problem| match problem {
+            ConflictError::Store(error) => RollbackError::Store(error),
+            problem => RollbackError::Tx { txid, problem: Box::new(problem) },
+        })
     };
     match mode {
         // What lost before holds nothing, and cannot lose again.
@@ -139,7 +170,7 @@ fn take_back(
         }
         RollbackMode::Node => outcome.unmined.extend(unmined.get(&txid)),
         RollbackMode::Follower => {
-            let children = children(set, txid)?;
+            let children = set.children(txid)?;
             outcome.conflicting.extend(lose(set, &children, height).map_err(fails)?);
             forget(set, txid)?;
             outcome.forgotten.push(txid);
@@ -149,7 +180,7 @@ fn take_back(
 }
 
 /// A record that was written over is as it was, but for what has become of those that spent from it meanwhile.
-fn come_back(set: &mut WorkingSet, replaced: &TxRecord) -> Result<(), StoreError> {
+fn come_back(set: &mut WorkingSet, replaced: &TxRecord) -> Access<()> {
     let mut record = replaced.clone();
     for slot in &mut record.slots {
         let Slot::Spent { spender, child_mined_at } = *slot else { continue };
@@ -168,8 +199,4 @@ fn come_back(set: &mut WorkingSet, replaced: &TxRecord) -> Result<(), StoreError
     }
     record.head.conflicting_children = lost;
     set.insert(&record)
-}
-
-fn children(set: &mut WorkingSet, txid: TxId) -> Result<Vec<TxId>, StoreError> {
-    Ok(set.spenders(txid)?.into_iter().map(|(spender, _)| spender.child).collect())
 }

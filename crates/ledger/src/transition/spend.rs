@@ -7,9 +7,16 @@ use sapwood_rules::{
 use sapwood_types::{Height, OutPoint, Slot, Spender, TxId};
 
 use crate::{
-    InputRefusal, SpendError, StoreError, UnspendError, WorkingSet,
+    InputRefusal, SpendError, UnspendError, WorkingSet,
     request::{SpendInput, SpendRequest, Unspend},
+    working_set::{Access, Stop},
 };
+
+/// Declares what a spend needs.
+pub fn want(set: &mut WorkingSet, request: &SpendRequest) {
+    set.want([request.child]);
+    set.want_outputs(request.inputs.iter().map(|input| input.outpoint));
+}
 
 /// Whether `spender` may spend `outpoint`: the checks of the record, then those of the slot.
 pub(super) fn check(
@@ -18,7 +25,7 @@ pub(super) fn check(
     spender: Spender,
     height: Height,
     overrides: SpendOverrides,
-) -> Result<Result<SlotSpend, SpendRefusal>, StoreError> {
+) -> Access<Result<SlotSpend, SpendRefusal>> {
     let slot = set.slot(input.outpoint)?;
     let outpoint = input.outpoint;
     let Some(head) = set.head(outpoint.txid)? else { return Ok(Err(SpendRefusal::NotFound)) };
@@ -49,8 +56,8 @@ pub(super) fn hold_all(
     mined_at: Option<Height>,
     height: Height,
     overrides: SpendOverrides,
-) -> Result<Result<(), Vec<InputRefusal>>, StoreError> {
-    set.load_outputs(inputs.iter().map(|input| input.outpoint))?;
+) -> Access<Result<(), Vec<InputRefusal>>> {
+    set.want_outputs(inputs.iter().map(|input| input.outpoint));
     let mut refused = Vec::new();
     let mut new: Vec<(OutPoint, Spender)> = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -90,39 +97,39 @@ pub(super) fn hold_all(
 }
 
 /// Spends inputs of a stored transaction.
-pub fn spend(set: &mut WorkingSet, request: &SpendRequest, height: Height) -> Result<(), SpendError> {
+pub fn spend(set: &mut WorkingSet, request: &SpendRequest, height: Height) -> Result<(), Stop<SpendError>> {
     let child = request.child;
-    let Some(head) = set.head(child)? else { return Err(SpendError::UnknownSpender { child }) };
+    let Some(head) = set.head(child)? else { return Err(SpendError::UnknownSpender { child }.into()) };
     if let Some(since) = head.conflicting_since {
-        return Err(SpendError::SpenderConflicting { child, since });
+        return Err(SpendError::SpenderConflicting { child, since }.into());
     }
     let mined_at = head.mined_at();
     let inputs = set.inputs(child)?;
     for input in &request.inputs {
         let SpendInput { vin, outpoint, .. } = *input;
         if inputs.get(vin as usize) != Some(&outpoint) {
-            return Err(SpendError::NotAnInput { child, vin, outpoint });
+            return Err(SpendError::NotAnInput { child, vin, outpoint }.into());
         }
     }
     hold_all(set, &request.inputs, child, true, mined_at, height, request.overrides)?
-        .map_err(|inputs| SpendError::Inputs { child, inputs })
+        .map_err(|inputs| SpendError::Inputs { child, inputs }.into())
 }
 
 /// Takes a spend back.
-pub fn unspend(set: &mut WorkingSet, request: &Unspend) -> Result<(), UnspendError> {
+pub fn unspend(set: &mut WorkingSet, request: &Unspend) -> Result<(), Stop<UnspendError>> {
     let Unspend { outpoint, spender } = *request;
     match set.slot(outpoint)? {
-        None | Some(Slot::Unspendable) => Err(UnspendError::NotFound { outpoint }),
+        None | Some(Slot::Unspendable) => Err(UnspendError::NotFound { outpoint }.into()),
         Some(Slot::Unspent) => Ok(()),
-        Some(Slot::Frozen) => Err(UnspendError::Frozen { outpoint }),
+        Some(Slot::Frozen) => Err(UnspendError::Frozen { outpoint }.into()),
         Some(Slot::Settled { child_mined_at }) => {
-            Err(UnspendError::SpenderMined { outpoint, mined_at: child_mined_at })
+            Err(UnspendError::SpenderMined { outpoint, mined_at: child_mined_at }.into())
         }
         Some(Slot::Spent { spender: by, .. }) if by != spender => {
-            Err(UnspendError::OtherSpender { outpoint, by, wanted: spender })
+            Err(UnspendError::OtherSpender { outpoint, by, wanted: spender }.into())
         }
         Some(Slot::Spent { child_mined_at: Some(mined_at), .. }) => {
-            Err(UnspendError::SpenderMined { outpoint, mined_at })
+            Err(UnspendError::SpenderMined { outpoint, mined_at }.into())
         }
         Some(Slot::Spent { child_mined_at: None, .. }) => Ok(set.set_slot(outpoint, Slot::Unspent)?),
     }

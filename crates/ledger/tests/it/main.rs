@@ -4,6 +4,7 @@
 mod child_check;
 mod commits;
 mod preservations;
+mod round_trips;
 mod suite;
 
 use std::sync::Arc;
