@@ -5,6 +5,9 @@ use sapwood_ledger::engine::{DamagedRow, EachRow, EachValue, EngineError, Scan, 
 
 use crate::{RocksEngine, columns::ADDRESS_PREFIX, failed};
 
+/// A read of at least this many rows is shared by two cores. Fewer are done sooner than a second one is woken.
+const TWO_CORES_FROM: usize = 256;
+
 /// A RocksDB snapshot.
 pub(crate) struct RocksView<'a> {
     engine: &'a RocksEngine,
@@ -25,13 +28,19 @@ impl<'a> RocksView<'a> {
 
 impl View for RocksView<'_> {
     fn get_many(&self, table: Table, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<(), EngineError> {
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let family = self.engine.family(table)?;
-        let found =
-            self.engine.db().batched_multi_get_cf_opt(family, keys, keys.is_sorted(), &self.options());
-        for (index, value) in found.into_iter().enumerate() {
+        let read = |keys: &[&[u8]]| {
+            let family = self.engine.family(table)?;
+            Ok(self.engine.db().batched_multi_get_cf_opt(family, keys, keys.is_sorted(), &self.options()))
+        };
+        let (first, second) = match keys.len() {
+            0 => return Ok(()),
+            ..TWO_CORES_FROM => (read(keys), Ok(Vec::new())),
+            length => {
+                let (first, second) = keys.split_at(length / 2);
+                rayon::join(|| read(first), || read(second))
+            }
+        };
+        for (index, value) in first?.into_iter().chain(second?).enumerate() {
             match value {
                 Ok(value) => each(index, Ok(value.as_deref())),
                 Err(error) if error.kind() == ErrorKind::Corruption => {
@@ -153,6 +162,31 @@ mod tests {
         let mut backward = rows(&engine, OWNER, true);
         backward.reverse();
         assert_eq!(backward, keys);
+    }
+
+    #[test]
+    fn rows_are_handed_out_in_the_order_of_their_keys_on_either_number_of_cores() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), OpenMode::Create, &RocksOptions::default()).unwrap();
+        let keys: Vec<[u8; 4]> = (0..2 * TWO_CORES_FROM as u32).map(u32::to_be_bytes).collect();
+        let mut writes = WriteSet::new(1);
+        // Every third row is there.
+        keys.iter().step_by(3).for_each(|key| writes.put(Table::Tx, key, key));
+        engine.commit(&writes).unwrap();
+        let view = engine.view().unwrap();
+        for count in [1, TWO_CORES_FROM - 1, TWO_CORES_FROM, TWO_CORES_FROM + 1, keys.len()] {
+            let wanted: Vec<&[u8]> = keys[..count].iter().rev().map(|key| &key[..]).collect();
+            let mut found = Vec::new();
+            let each = &mut |index: usize, value: Result<Option<&[u8]>, DamagedRow>| {
+                found.push((index, value.unwrap().map(<[u8]>::to_vec)));
+            };
+            view.get_many(Table::Tx, &wanted, each).unwrap();
+            let row = |(index, key): (usize, &&[u8])| {
+                let number = u32::from_be_bytes(<[u8; 4]>::try_from(*key).unwrap());
+                (index, number.is_multiple_of(3).then(|| key.to_vec()))
+            };
+            assert_eq!(found, wanted.iter().enumerate().map(row).collect::<Vec<_>>(), "{count} rows");
+        }
     }
 
     #[test]
