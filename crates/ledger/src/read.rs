@@ -118,7 +118,7 @@ impl<'a> Snapshot<'a> {
             if let Some(result) = set.conclude(run) {
                 return result;
             }
-            let mut keys = set.take_missing();
+            let mut keys = set.take_missing()?;
             keys.sort_unstable();
             keys.dedup();
             self.each_page(&keys, |key, row| set.load_row(key, row))?;

@@ -1,11 +1,11 @@
-//! The UTXO set in figures: kept with each write, and counted on demand.
+//! Totals of the UTXO set: kept with each write, and counted on demand.
 //!
 //! # Correctness
-//! The figures lie in an entry of their own, written in the batch of the write that changes them, so they are those of the state
+//! The totals are a row of their own, written in the batch of the write that changes them, so they are those of the state
 //! beside them after any crash. A new store knows its set, which is empty. One that was made or used without keeping it does not:
-//! it says so until somebody counts. The changes made while the count runs are added to it at its end, so writers never wait for
+//! it says so until they are counted. The changes made while the count runs are added to it at its end, so writers never wait for
 //! it. A store opened without keeping the set still knows it, if it did before, up to the first write that could move a coin, which
-//! removes the entry: so it is never that of an earlier state, and whoever only looks at a store does not lose it.
+//! removes the entry: so it is never that of an earlier state, and a store that is only looked at does not lose it.
 
 use std::{
     ops::ControlFlow,
@@ -74,7 +74,7 @@ impl Rolling {
             return Ok(Rolled { known: None, change: None, rewrite: false });
         }
         let change = UtxoChange::of(changes, read)?;
-        // Figures that would fall below nothing were wrong. They are given up, and counted again when somebody asks.
+        // Totals that would fall below 0 were wrong. They are dropped, and counted again on demand.
         let known = self.known.as_ref().and_then(|known| known.changed(&change)).map(now);
         Ok(Rolled { known, rewrite: !change.is_none(), change: Some(change) })
     }
@@ -176,7 +176,7 @@ impl Core {
         Ok(())
     }
 
-    /// A count has shown that the figures kept are wrong. They are not shown again; the next count sets them right.
+    /// A count has shown that the totals kept are wrong. They are not shown again; the next count sets them right.
     fn give_up(&self) -> Result<(), StoreError> {
         // A reader can set nothing right; `verify` tells.
         if self.is_read_only() {
@@ -234,7 +234,7 @@ impl Core {
     }
 }
 
-/// Whether figures that are kept are not those that were counted at the same moment.
+/// Whether totals that are kept are not those that were counted at the same moment.
 pub(crate) fn differs(kept: &UtxoSet, counted: &UtxoSet) -> bool {
     let both_hashed = kept.hash.is_some() && counted.hash.is_some();
     let hash = |set: &UtxoSet| set.hash.clone().filter(|_| both_hashed);
@@ -255,7 +255,7 @@ impl Drop for CountGuard<'_> {
     }
 }
 
-/// A count under way.
+/// A count in flight.
 struct Count<'a> {
     snapshot: &'a Snapshot<'a>,
     with_hash: bool,
@@ -321,7 +321,7 @@ impl Count<'_> {
     }
 }
 
-/// Tells a count to stop when whoever asked for it is gone.
+/// Stops a count when its caller stops waiting.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {

@@ -1,4 +1,4 @@
-//! The chain's UTXO set in figures: how many coins, how much they are worth, and their hash as Bitcoin Core prints it.
+//! Totals of the chain's UTXO set: how many coins, how much they are worth, and their hash as Bitcoin Core prints it.
 //!
 //! A coin is an output of a transaction mined on the longest chain that no mined transaction spends
 //! ([`Slot::is_coin`](sapwood_types::Slot::is_coin)). [`UtxoCounter`] counts them record by record; [`UtxoChange`] says what a write did to them, from the
@@ -32,7 +32,7 @@ const COINS_PER_THREAD: usize = 64;
 /// Coins are written down up to this size before they are hashed together.
 const PENDING_BYTES: usize = 1 << 20;
 
-/// The UTXO set of the chain, in figures.
+/// Totals of the UTXO set of the chain.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UtxoSet {
     /// The last applied block.
@@ -236,7 +236,7 @@ pub struct UtxoChange {
     transactions: i64,
     amount: i128,
     hash: MuHash,
-    /// How many coins came or went: the figures can be the same although the coins are not.
+    /// How many coins came or went: the totals can be the same although the coins are not.
     moved: u64,
 }
 
@@ -323,7 +323,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The further pages of a record whose first page changed. Whoever changes a further page changes the first one too.
+    /// The further pages of a record whose first page changed. A transition that changes a further page changes the first one too.
     fn further_pages(
         &mut self,
         changes: &Changes,

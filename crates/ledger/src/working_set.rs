@@ -198,10 +198,15 @@ impl WorkingSet {
     }
 
     /// Takes over what has to be loaded. May name a page more than once.
-    pub(crate) fn take_missing(&mut self) -> Vec<PageKey> {
-        let missing = std::mem::take(&mut self.missing);
-        self.first.reserve(missing.len());
-        missing
+    ///
+    /// # Errors
+    /// [`StoreError::Task`] if nothing is missing: a transition that stops then would be run without end.
+    pub(crate) fn take_missing(&mut self) -> Result<Vec<PageKey>, StoreError> {
+        if self.missing.is_empty() {
+            return Err(StoreError::Task { cause: "a transition stopped although it misses nothing".into() });
+        }
+        self.first.reserve(self.missing.len());
+        Ok(std::mem::take(&mut self.missing))
     }
 
     /// Loads a first page. `None` if there is none.

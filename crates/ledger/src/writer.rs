@@ -26,7 +26,7 @@ use crate::{
     working_set::{PageKey, Stop, decode_further},
 };
 
-/// What only the writer knows. Whoever holds its lock may write.
+/// What only the writer knows. The holder of its lock may write.
 pub(crate) struct Writer {
     pub(crate) state: State,
     pub(crate) cache: RecordCache,
@@ -63,12 +63,8 @@ impl WriterPages<'_> {
 
     /// Loads all that a run of a transition missed: what is not known is read in one read.
     fn load(&self, set: &mut WorkingSet) -> Result<(), StoreError> {
-        let missing = set.take_missing();
-        if missing.is_empty() {
-            return Err(StoreError::Task { cause: "a transition stopped and misses nothing".into() });
-        }
         let mut unknown = Vec::new();
-        for key in missing {
+        for key in set.take_missing()? {
             match key {
                 (txid, 0) => match self.cached_first(&txid) {
                     Some(page) => set.load_first(txid, page),
@@ -154,7 +150,7 @@ pub(crate) struct Prepared {
     lowest_due: Option<Height>,
 }
 
-/// Tells how long each step of a write took, to whoever traces it.
+/// Measures how long each step of a write takes, for traces.
 struct Clock(Instant);
 
 impl Clock {
@@ -169,7 +165,7 @@ impl Clock {
     }
 }
 
-/// A panic between a write and what memory learns of it leaves the two different: nobody may go on from there.
+/// A panic between a write and what memory learns of it leaves the two different: nothing may be written from there on.
 pub(crate) struct PoisonOnPanic<'a>(pub(crate) &'a Core);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -188,7 +184,7 @@ impl Core {
         operation: impl FnMut(&mut Change) -> Result<T, Stop<E>>,
     ) -> Result<T, E> {
         let mut writer = self.writer.lock();
-        // Under the lock: after a failed write the cache is ahead of the disk, and nobody may decide anything by it.
+        // Under the lock: after a failed write the cache is ahead of the engine, and nothing may be decided by it.
         self.check_poison()?;
         let _whole = PoisonOnPanic(self);
         let (result, prepared) = self.prepare(&writer, None, operation)?;
@@ -316,8 +312,8 @@ impl Core {
         Ok(())
     }
 
-    /// The writer goes on from what is written, and those who look at records are told. Only now: whoever began to look between the
-    /// telling and the write would see what was, and never hear that it changed.
+    /// Lets the writer go on from what is written, and notifies the watches. Only now: a watch that began between a notification and the write
+    /// would see what was, and never learn that it changed.
     pub(crate) fn make_current(&self, writer: &mut Writer, written: &Prepared) {
         let Prepared { changes, deleted, state, rolling, .. } = written;
         let deleted = deleted.iter().map(|(txid, _)| *txid);

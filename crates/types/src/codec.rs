@@ -87,7 +87,7 @@ impl Writer {
         &self.buffer
     }
 
-    /// Starts anew in the same memory.
+    /// Starts again in the same memory.
     pub fn clear(&mut self) {
         self.buffer.clear();
     }

@@ -88,7 +88,7 @@ pub struct TxHead {
     /// The height at which the record was made. It never changes, so address pages ordered by it are stable.
     pub created_height: Height,
     /// The first height at which it was known to be unmined. It is kept through mining and reorganisations: stamping it
-    /// anew would restart the clock that protects its parents.
+    /// again would restart the clock that protects its parents.
     pub first_unmined: Option<Height>,
     /// Up to which height it must not be deleted.
     pub preserve_until: Option<Height>,

@@ -10,7 +10,7 @@ use crate::{
 /// The state of one output of a stored transaction.
 ///
 /// A spent slot remembers when its spender was mined. It is written in the same atomic batch that mines the spender and
-/// taken back in the one that unmines it, so a parent alone proves whether its children are mined, and how deep. That
+/// reverted in the one that unmines it, so a parent alone proves whether its children are mined, and how deep. That
 /// memory outlives the child's own record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slot {

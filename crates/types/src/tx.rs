@@ -167,7 +167,7 @@ pub struct OutputRef<'a> {
 }
 
 impl<'a> OutputRef<'a> {
-    /// Reads what [`Output::decode`] reads, and refuses what it refuses, but only looks: whoever goes through all coins has no
+    /// Reads what [`Output::decode`] reads, and refuses what it refuses, but only looks: a count of all coins has no
     /// use for shares of the page's memory, and taking and dropping them is most of the work.
     pub fn decode(from: &mut &'a [u8]) -> Result<Option<Self>, DecodeError> {
         const FIELD: &str = "output";

@@ -131,7 +131,7 @@ struct Applier<'block> {
     outcome: BlockOutcome,
 }
 
-/// What the outputs of a transaction are worth, those nobody can spend included.
+/// Sums up the outputs of a transaction, those that can never be spent included.
 fn worth(tx: &Tx) -> u128 {
     tx.outputs.iter().map(|output| u128::from(output.value)).sum()
 }

@@ -117,8 +117,8 @@ pub fn set_conflicting(set: &mut WorkingSet, txid: TxId, on: bool, height: Heigh
     }
 }
 
-/// Makes transactions win, in order, against whatever unmined transactions hold what they spend. Returns the losers. Whoever spends from
-/// a loser in the end cannot win, whenever and against whom that one lost; one that has lost before can win in the same call.
+/// Makes transactions win, in order, against whatever unmined transactions hold what they spend. Returns the losers. A transaction
+/// that spends from a loser in the end cannot win, whenever and against whom that one lost; one that has lost before can win in the same call.
 pub fn resolve_all(set: &mut WorkingSet, winners: &[TxId], height: Height) -> Stopped<Vec<TxId>> {
     let mut lost = Vec::new();
     set.want(winners.iter().copied());

@@ -10,7 +10,7 @@ use crate::{
     working_set::{Access, Stop},
 };
 
-/// What became of the transactions of the blocks taken back.
+/// What became of the transactions of the reverted blocks.
 #[derive(Default)]
 pub struct RollbackOutcome {
     /// Unmined again.
