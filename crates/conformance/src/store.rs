@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sapwood_ledger::{
     AddressQuery, Applied, AppliedBlocks, ApplyError, ApplyOptions, BatchResult, ConflictError, Counts,
-    CreateError, CreateRequest, Cursor, DeleteDue, DeleteError, DueRecord, EachResult, Expired, FreezeError,
-    Judged, Ledger, MineError, MineRequest, Page, PreserveError, Reassign, ReassignError, RollbackError,
-    RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, UndoDropped, UnminedTx, Unspend,
-    UnspendError, Utxo, UtxoProgress, UtxoSet, VerifyReport,
+    CreateError, CreateRequest, Cursor, DeleteError, DueRecord, EachResult, Expired, FreezeError, Judged,
+    Ledger, MineError, MineRequest, Page, PreserveError, PruneOutcome, PruneRequest, Reassign, ReassignError,
+    RollbackError, RollbackMode, RolledBack, SpendError, SpendRequest, StoreError, UndoDropped, UnminedTx,
+    Unspend, UnspendError, Utxo, UtxoProgress, UtxoSet, VerifyReport,
 };
 use sapwood_rules::{Policy, PruneContext, SpendStatus};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, TxId, TxRecord, Undo};
@@ -89,7 +89,7 @@ store! {
     // Pruning.
     fn due(&self, settled_up_to: Height, after: Option<Cursor>, limit: usize) -> Result<Page<DueRecord>, StoreError>;
     fn judge(&self, txids: Vec<TxId>, context: PruneContext, check_children: bool) -> Result<Vec<Judged>, StoreError>;
-    fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError>;
+    fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError>;
     fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError>;
     fn preserved(&self, up_to: Height, after: Option<Cursor>, limit: usize) -> Result<Page<TxId>, StoreError>;
     fn expire_preservations(&self, height: Height, limit: usize) -> Result<Expired, StoreError>;

@@ -34,7 +34,7 @@ impl View for RocksView<'_> {
         };
         let (first, second) = match keys.len() {
             0 => return Ok(()),
-            ..TWO_CORES_FROM => (read(keys), Ok(Vec::new())),
+            1..TWO_CORES_FROM => (read(keys), Ok(Vec::new())),
             length => {
                 let (first, second) = keys.split_at(length / 2);
                 rayon::join(|| read(first), || read(second))

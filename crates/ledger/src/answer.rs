@@ -170,6 +170,20 @@ pub struct Judged {
     pub bytes: u64,
 }
 
+/// What came of pruning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneOutcome {
+    /// Each record looked at with its verdict, in the order of the list or as asked for. Those that may go are deleted, unless it was a
+    /// dry run. Records of a write that was not done are left out.
+    pub judged: Vec<Judged>,
+    /// How many of them, from the first on, are done with. Behind them a write was not done, and the others come again.
+    pub done: usize,
+    /// Where the list goes on. `None` at its end, and for records asked for by id.
+    pub next: Option<Cursor>,
+    /// Why not every write was done. `None` if all were.
+    pub stopped_by: Option<StoreError>,
+}
+
 /// A record that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -1,6 +1,9 @@
 //! The open ledger: its engine, its one writer, and the refusal to go on after a failed write.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::{Mutex, RwLock};
 use sapwood_rules::Policy;
@@ -14,9 +17,9 @@ use crate::{
     gate::Gate,
     mined::MinedHeights,
     read::Snapshot,
+    recent::RecentWrites,
     settled::Settled,
     state::State,
-    watch::Watches,
     writer::Writer,
 };
 
@@ -28,8 +31,10 @@ pub(crate) struct Core {
     pub(crate) policy: RwLock<Policy>,
     /// Its holder is the one writer.
     pub(crate) writer: Mutex<Writer>,
-    /// The number of the last commit. Held during a commit.
-    number: Mutex<u64>,
+    /// Held during a commit.
+    committing: Mutex<()>,
+    /// The number of the last commit. Every view taken after it was read has that commit.
+    number: AtomicU64,
     /// Makes pruning wait for blocks.
     pub(crate) gate: Gate,
     /// The state as of the last write, for readers.
@@ -38,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) published_utxo_set: RwLock<Option<UtxoSet>>,
     /// How many records settled at each height as of the last write. Changed by the writer only.
     pub(crate) settled: RwLock<Settled>,
-    pub(crate) watches: Watches,
+    pub(crate) recent: RecentWrites,
     pub(crate) due_start: DueStart,
     /// Changed by the writer only.
     pub(crate) mined: RwLock<MinedHeights>,
@@ -59,19 +64,20 @@ impl Core {
         options.validate()?;
         let cache = RecordCache::new(options.record_cache_bytes);
         let mined = RwLock::new(MinedHeights::new(options.mined_heights_bytes));
-        let number = Mutex::new(engine.position()?);
+        let number = AtomicU64::new(engine.position()?);
         let mut core = Core {
             engine,
             options,
             identity: None,
             policy: RwLock::new(policy),
             writer: Mutex::new(Writer::new(State::default(), cache)),
+            committing: Mutex::default(),
             number,
             gate: Gate::default(),
             published: RwLock::default(),
             published_utxo_set: RwLock::default(),
             settled: RwLock::default(),
-            watches: Watches::default(),
+            recent: RecentWrites::default(),
             due_start: DueStart::default(),
             mined,
             poison: RwLock::default(),
@@ -122,11 +128,17 @@ impl Core {
         }
     }
 
-    /// Commits rows: all of them or none. A failure poisons the ledger, because memory and engine may differ from then on.
-    pub(crate) fn commit_rows(&self, mut writes: WriteSet) -> Result<(), StoreError> {
-        let mut last = self.number.lock();
+    /// Returns the number of the last commit. Every view taken afterwards has it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Commits rows: all of them or none. Returns the number of the commit. A failure poisons the ledger, because memory and engine may
+    /// differ from then on.
+    pub(crate) fn commit_rows(&self, mut writes: WriteSet) -> Result<u64, StoreError> {
+        let _one_at_a_time = self.committing.lock();
         self.check_poison()?;
-        writes.number = *last + 1;
+        writes.number = self.number() + 1;
         if let Some(faults) = &self.options.faults {
             faults.writing(&writes);
         }
@@ -135,10 +147,10 @@ impl Core {
             .and_then(|()| Ok(self.engine.commit(&writes)?))
             .and_then(|()| self.reached("after-write"));
         match &written {
-            Ok(()) => *last = writes.number,
+            Ok(()) => self.number.store(writes.number, Ordering::Release),
             Err(error) => self.poison(&error.to_string()),
         }
-        written
+        written.map(|()| writes.number)
     }
 
     /// Refuses all further writes.

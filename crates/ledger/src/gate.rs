@@ -34,6 +34,11 @@ impl Gate {
         Self { inside: Mutex::default(), changed: Condvar::new(), most_chunks }
     }
 
+    /// How many chunks are inside at a time.
+    pub(crate) fn most_chunks(&self) -> usize {
+        self.most_chunks
+    }
+
     /// A block comes. It is done when the pass is dropped.
     pub(crate) fn block(&self) -> BlockPass<'_> {
         self.inside.lock().blocks += 1;

@@ -11,18 +11,18 @@
 //! - `core`, `writer`, `write`, `rows`: the one writer, which turns a transition into one commit.
 //! - `read`, `prune`, `verify`, `diagnose`, `rolling`: everything else over a snapshot.
 //! - `keys`, `state`, `settled`, `utxo_entry`: how rows are laid out. See `docs/formats.md`.
-//! - `cache`, `mined`, `watch`, `gate`, `due_start`: what the writer and the pruner remember in memory.
+//! - `cache`, `mined`, `recent`, `gate`, `due_start`: what the writer and the pruner remember in memory.
 //!
 //! # Correctness
 //! There is one writer at a time. It runs a transition over a working set, computes index entries and counters from each page before and
 //! after, and commits all of it as one write set: after a crash it is there as a whole or not at all. Nothing maintains an index by hand.
-//! Caches are updated beside the commit or after it; the published state and the watches only once it is done. If a commit fails, or
+//! Caches are updated beside the commit or after it; the published state and what changed only once it is done. If a commit fails, or
 //! something panics during one, all further writes are refused, because memory and engine may differ. Blocks in a row are prepared while
 //! the one before is committed; what is in flight comes before the cache and the engine. Readers use a snapshot and never the writer's cache.
 //!
-//! Pruning reads and judges without the lock. It announces the records it looks at before it reads them; every writer tells it which of
-//! those it changed; and what changed is judged again under the lock. A child that stops being mined always changes its parent's page,
-//! so watching the parents is enough.
+//! Pruning is optimistic. It reads the write number, judges records in views taken after that without the lock, and under the lock judges
+//! again what a later commit changed. A child that stops being mined always changes its parent's page, so it is enough to know which
+//! parents changed.
 //!
 //! Two rules hold at every commit, and `verify` checks them: every spender a slot names is stored, or remembered as mined;
 //! and a transaction that lost against another claims no output.
@@ -45,6 +45,7 @@ mod open;
 pub mod options;
 mod prune;
 mod read;
+mod recent;
 pub mod request;
 mod rolling;
 mod rows;
@@ -54,7 +55,6 @@ pub mod transition;
 mod utxo_entry;
 pub mod utxo_set;
 mod verify;
-mod watch;
 pub mod working_set;
 mod write;
 mod writer;
@@ -63,7 +63,7 @@ use std::sync::Arc;
 
 pub use answer::{
     AddressKind, Applied, AppliedBlocks, Counts, Cursor, DiskRoom, DueRecord, EachResult, Expired, Judged,
-    Order, Page, RolledBack, UndoDropped, UnminedTx, Unreadable, Utxo, VerifyReport,
+    Order, Page, PruneOutcome, RolledBack, UndoDropped, UnminedTx, Unreadable, Utxo, VerifyReport,
 };
 pub use changes::{AddressIndexing, Changes, IndexChange};
 pub use engine::{EngineError, EngineWrites, TableStats};
@@ -73,8 +73,8 @@ pub use error::{
 };
 pub use options::{Faults, LedgerOptions};
 pub use request::{
-    AddressQuery, ApplyOptions, CreateRequest, DeleteDue, MineRequest, Permit, Reassign, RollbackMode,
-    SpendInput, SpendRequest, Unspend, UtxoProgress, check_limit,
+    AddressQuery, ApplyOptions, CreateRequest, MineRequest, Permit, PruneFrom, PruneRequest, PruneWhat,
+    Reassign, RollbackMode, SpendInput, SpendRequest, Unspend, UtxoProgress, check_limit,
 };
 use sapwood_rules::Policy;
 pub use utxo_set::{UtxoChange, UtxoCounter, UtxoSet};

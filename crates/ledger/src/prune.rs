@@ -1,25 +1,31 @@
 //! Pruning: judge without the lock, delete under it what did not change meanwhile.
 
-use std::ops::ControlFlow;
+mod children;
+mod stretch;
 
-use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
-use sapwood_types::{DecodeError, FirstPage, Height, RecordHeader, Slot, TxId, page::further_pages};
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use sapwood_rules::{KeepReason, PruneContext, Verdict, judge};
+use sapwood_types::{DecodeError, Height, RecordHeader, TxId, page::further_pages};
 
 use crate::{
-    Cursor, DeleteDue, DueRecord, Expired, Judged, Ledger, Page, StoreError, UndoDropped, Unreadable,
-    WorkingSet,
+    Cursor, DueRecord, Expired, Judged, Ledger, Page, PruneFrom, PruneOutcome, PruneRequest, PruneWhat,
+    StoreError, UndoDropped, Unreadable, WorkingSet,
     changes::{Derived, record_entries},
     check_limit,
     core::{Core, corrupt},
     engine::{Scan, Table, WriteSet},
-    gate::ChunkPass,
     keys::{self, Pending},
-    read::{Snapshot, each},
+    recent::TxIds,
     transition::preserve,
-    watch::TxIds,
     working_set::{Access, Stop},
     writer::{Change, Deleted},
 };
+
+use self::stretch::Stretch;
 
 /// Records judged between two looks whether a block has come.
 const JUDGED_AT_A_TIME: usize = 125;
@@ -121,7 +127,7 @@ impl Core {
             Ok(())
         })?;
         if check_children {
-            check_all_children(self, &snapshot, &mut cases, context)?;
+            children::check_all(self, &snapshot, &mut cases, context)?;
         }
         Ok(cases)
     }
@@ -142,23 +148,112 @@ impl Core {
         Ok(Page::new(page.items.into_iter().map(record).collect(), page.next))
     }
 
-    fn delete_due(&self, request: &DeleteDue) -> Result<Vec<Judged>, StoreError> {
-        self.check_poison()?;
-        let pass = self.gate.chunk();
-        let watch = self.watches.begin(&request.txids);
-        let result = self.judge_and_delete(request, &pass, || watch.changed());
-        self.watches.end(&watch);
-        result
+    /// Judges settled records, and deletes those that may go.
+    fn prune(&self, request: &PruneRequest) -> Result<PruneOutcome, StoreError> {
+        if !request.dry_run {
+            self.check_poison()?;
+        }
+        match &request.what {
+            PruneWhat::Records { txids, cursor } => {
+                let judged = match request.dry_run {
+                    true => self.judged(txids, request)?,
+                    false => self.prune_part(request, txids, |change, spared| {
+                        if cursor.is_some() && !spared {
+                            change.state.prune_cursor.clone_from(cursor);
+                        }
+                    })?,
+                };
+                Ok(PruneOutcome { done: judged.len(), judged, next: None, stopped_by: None })
+            }
+            PruneWhat::Settled { from, up_to, limit, per_write } => {
+                check_limit(*per_write)?;
+                let start = match from {
+                    PruneFrom::Oldest => None,
+                    PruneFrom::Cursor => self.published.read().prune_cursor.clone(),
+                    PruneFrom::After(cursor) => Some(cursor.clone()),
+                };
+                let page = self.due(*up_to, start.as_ref(), *limit)?;
+                let outcome = if request.dry_run {
+                    let txids: Vec<TxId> = page.items.iter().map(|due| due.txid).collect();
+                    let judged = self.judged(&txids, request)?;
+                    PruneOutcome { done: judged.len(), judged, next: None, stopped_by: None }
+                } else {
+                    let moves_cursor = !matches!(from, PruneFrom::After(_));
+                    self.prune_stretch(request, &Stretch::new(start, &page, *per_write), moves_cursor)?
+                };
+                Ok(PruneOutcome { next: page.next, ..outcome })
+            }
+        }
     }
 
-    fn judge_and_delete(
+    /// Judges records without deleting any.
+    fn judged(&self, txids: &[TxId], request: &PruneRequest) -> Result<Vec<Judged>, StoreError> {
+        let cases = self.cases(txids, &request.context, request.check_children)?;
+        Ok(cases.into_iter().map(|case| case.judged).collect())
+    }
+
+    /// Prunes the parts of a stretch, as many at a time as there are cores.
+    fn prune_stretch(
         &self,
-        request: &DeleteDue,
-        pass: &ChunkPass,
-        changed: impl Fn() -> TxIds,
+        request: &PruneRequest,
+        stretch: &Stretch,
+        moves_cursor: bool,
+    ) -> Result<PruneOutcome, StoreError> {
+        let prune = |number: usize| {
+            self.prune_part(request, &stretch.parts[number].txids, |change, spared| {
+                if !spared {
+                    stretch.finish(number);
+                }
+                if moves_cursor {
+                    change.state.prune_cursor = stretch.cursor();
+                }
+            })
+        };
+        if stretch.parts.is_empty() && moves_cursor && self.published.read().prune_cursor != stretch.cursor()
+        {
+            // Nothing is left in front of the old place.
+            self.change(|change| {
+                change.state.prune_cursor = stretch.cursor();
+                Ok::<_, Stop<StoreError>>(())
+            })?;
+        }
+        let pruned = each_on_its_core(self.gate.most_chunks(), stretch.parts.len(), prune);
+        let (mut outcome, mut whole) = (PruneOutcome::default(), true);
+        for part in pruned {
+            match part {
+                Ok(judged) => {
+                    outcome.judged.extend(judged);
+                    outcome.done = if whole { outcome.judged.len() } else { outcome.done };
+                }
+                Err(error) => {
+                    whole = false;
+                    // What failed says more than what was told to stop.
+                    match &outcome.stopped_by {
+                        Some(before) if !matches!(before, StoreError::Stopped { .. }) => {}
+                        _ => outcome.stopped_by = Some(error),
+                    }
+                }
+            }
+        }
+        match outcome.stopped_by.take_if(|_| outcome.judged.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(outcome),
+        }
+    }
+
+    /// Judges records without the lock, then deletes under it, in one write, those that may go. What changed meanwhile is judged again.
+    /// `done` is called once in that write, with whether a record was spared.
+    fn prune_part(
+        &self,
+        request: &PruneRequest,
+        txids: &[TxId],
+        done: impl Fn(&mut Change, bool),
     ) -> Result<Vec<Judged>, StoreError> {
-        let mut cases = Vec::with_capacity(request.txids.len());
-        for part in request.txids.chunks(JUDGED_AT_A_TIME) {
+        let pass = self.gate.chunk();
+        // Before the first view is taken: every view has this commit.
+        let judged_at = self.number();
+        let mut cases = Vec::with_capacity(txids.len());
+        for part in txids.chunks(JUDGED_AT_A_TIME) {
             pass.make_way();
             cases.extend(self.cases(part, &request.context, request.check_children)?);
         }
@@ -169,7 +264,7 @@ impl Core {
             if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
                 return Err(StoreError::Stopped { doing: "deleting due records" }.into());
             }
-            let changed = changed();
+            let changed = self.recent.changed_since(judged_at, &txids.iter().copied().collect());
             let losers = cases.iter().filter(|case| case.plain.is_none() && case.judged.verdict.may_go());
             change.set.want(losers.map(|case| case.judged.txid));
             let mut gone = TxIds::with_capacity_and_hasher(cases.len(), Default::default());
@@ -206,9 +301,7 @@ impl Core {
                 judged.push(Judged { verdict, ..case.judged.clone() });
                 Ok(())
             })?;
-            if let (Some(cursor), false) = (&request.save_cursor, spared) {
-                change.state.prune_cursor = Some(cursor.clone());
-            }
+            done(change, spared);
             Ok::<_, Stop<StoreError>>(judged)
         })
     }
@@ -303,85 +396,26 @@ impl Core {
     }
 }
 
-/// The independent check: what the own record of every child says, of every record that may go. Most children were mined
-/// while this process ran, and what was written into their records is still known; the others are read.
-fn check_all_children(
-    core: &Core,
-    snapshot: &Snapshot,
-    cases: &mut [Case],
-    context: &PruneContext,
-) -> Result<(), StoreError> {
-    let mut slots: Vec<(usize, Slot)> = Vec::with_capacity(3 * cases.len());
-    let mut paged: Vec<(usize, TxId)> = Vec::new();
-    for (number, case) in cases.iter_mut().enumerate().filter(|(_, case)| case.judged.verdict.may_go()) {
-        match &case.plain {
-            Some(header) if header.summaries.is_empty() => {
-                slots.extend(header.slots.iter().map(|slot| (number, *slot)));
-            }
-            _ => paged.push((number, case.judged.txid)),
-        }
+/// Does `count` things, up to `cores` of them at a time. Returns what came of each, in order.
+fn each_on_its_core<T: Send>(cores: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let (next, all) = (AtomicUsize::new(0), || (0..count).map(&work).collect());
+    if cores.min(count) < 2 {
+        return all();
     }
-    let found = snapshot.read(|set| {
-        set.want(paged.iter().map(|(_, txid)| *txid));
-        each(set, &paged, |set, (_, txid)| set.slots(*txid))
-    })?;
-    for ((number, txid), found) in paged.into_iter().zip(found) {
-        match found {
-            Ok(all) => slots.extend(all.into_iter().map(|slot| (number, slot))),
-            Err(error) => cases[number].judged.verdict = Verdict::Kept(unreadable(txid, error)?),
+    let worker = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        numbers.take_while(|number| *number < count).map(|number| (number, work(number))).collect::<Vec<_>>()
+    };
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(count)).map(|_| scope.spawn(worker)).collect();
+        let mut done = worker();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-    }
-    let child = |slot: &Slot| slot.spender().map(|spender| spender.child);
-    let mined = core.mined.read();
-    let known: Vec<Option<Height>> =
-        slots.iter().map(|(_, slot)| child(slot).and_then(|child| mined.get(&child))).collect();
-    drop(mined);
-    let unknown = slots.iter().zip(&known).filter(|(_, known)| known.is_none());
-    let mut to_read: Vec<TxId> = unknown.filter_map(|((_, slot), _)| child(slot)).collect();
-    to_read.sort_unstable();
-    to_read.dedup();
-    let mut found: Vec<Result<ChildEvidence, KeepReason>> = Vec::with_capacity(to_read.len());
-    for part in to_read.chunks(core.options.children_per_read.max(1)) {
-        core.reached("prune-children")?;
-        snapshot.each_first_page(part, |child, bytes| {
-            let evidence = bytes.and_then(|bytes| match bytes {
-                None => Ok(ChildEvidence::Absent),
-                Some(bytes) => match FirstPage::peek_mined_at(bytes) {
-                    Ok(mined_at) => Ok(ChildEvidence::Present { mined_at }),
-                    Err(cause) => Err(corrupt(format!("transaction {child}"), cause)),
-                },
-            });
-            found.push(match evidence {
-                Ok(evidence) => Ok(evidence),
-                Err(error) => Err(unreadable(*child, error)?),
-            });
-            Ok(())
-        })?;
-    }
-    for ((number, slot), known) in slots.iter().zip(known) {
-        let verdict = &mut cases[*number].judged.verdict;
-        if !verdict.may_go() {
-            continue;
-        }
-        let read = |child: &TxId| to_read.binary_search(child).ok().map(|at| &found[at]);
-        if known.is_none()
-            && let Some(Err(reason)) = child(slot).as_ref().and_then(read)
-        {
-            *verdict = Verdict::Kept(reason.clone());
-            continue;
-        }
-        let evidence = |child: &TxId| match known {
-            Some(height) => ChildEvidence::Present { mined_at: Some(height) },
-            None => match read(child) {
-                Some(Ok(evidence)) => *evidence,
-                _ => ChildEvidence::Absent,
-            },
-        };
-        if let Err(reason) = check_child(slot, evidence, context) {
-            *verdict = Verdict::Kept(reason);
-        }
-    }
-    Ok(())
+        done
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 impl Ledger {
@@ -410,13 +444,16 @@ impl Ledger {
         .await?
     }
 
-    /// Judges records and deletes those that may go, in one write with the cursor. A record that changes meanwhile is judged
-    /// again. One that cannot be read is retained, as by [`judge`](Self::judge).
-    pub async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
-        self.run(move |core| core.delete_due(&request)).await?
+    /// Judges settled records and deletes those that may go: see [`PruneRequest`]. A record that changes meanwhile is judged again. One
+    /// that cannot be read is retained, as by [`judge`](Self::judge).
+    ///
+    /// # Errors
+    /// Whatever kept every write of the call from being done. If some were done, [`PruneOutcome::stopped_by`] says what stopped the others.
+    pub async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.run(move |core| core.prune(&request)).await?
     }
 
-    /// The cursor saved with the last deletions.
+    /// Where the next [`prune`](Self::prune) goes on, as saved with the last deletions. `None` for the oldest record.
     pub async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {
         Ok(self.core.published.read().prune_cursor.clone())
     }

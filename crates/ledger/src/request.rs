@@ -182,20 +182,71 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Delete a batch of due records.
+/// Prune settled records: judge them, and delete those that may go.
 #[derive(Clone, Debug)]
-pub struct DeleteDue {
-    /// Which.
-    pub txids: Vec<TxId>,
+pub struct PruneRequest {
+    /// Which records.
+    pub what: PruneWhat,
     /// What they are judged by.
     pub context: PruneContext,
     /// Read the children too, and keep the record if they do not bear out what it remembers.
     pub check_children: bool,
-    /// Saved in the same write as the deletions, if no record was spared.
-    pub save_cursor: Option<Cursor>,
-    /// Spare records whose body lives outside: the body has to go first.
+    /// Spare records whose body lives outside, as [`KeepReason::BodyFirst`](sapwood_rules::KeepReason::BodyFirst): the body has to go
+    /// first. The cursor stays before them; delete them by [`PruneWhat::Records`] afterwards.
     pub spare_external: bool,
-    /// Asked in the write, before anything is deleted. If it is not given, nothing changes and the call ends with
-    /// [`StoreError::Stopped`](crate::StoreError::Stopped). `None` asks nothing.
+    /// Only judge: nothing is deleted or spared, and the cursor stays.
+    pub dry_run: bool,
+    /// Asked in each write, before anything is deleted. If it is not given, the write changes nothing and ends with
+    /// [`StoreError::Stopped`]. `None` asks nothing.
     pub permit: Option<Permit>,
+}
+
+/// Which records to prune.
+#[derive(Clone, Debug)]
+pub enum PruneWhat {
+    /// Settled records, the lowest height first.
+    Settled {
+        /// Where to begin.
+        from: PruneFrom,
+        /// The greatest height at which they settled.
+        up_to: Height,
+        /// How many to look at, at most.
+        limit: usize,
+        /// How many are deleted in one write, at most. The cursor moves with each.
+        per_write: usize,
+    },
+    /// These, in one write.
+    Records {
+        /// Which.
+        txids: Vec<TxId>,
+        /// Moves the cursor in the same write: `next` of the outcome that spared them, once all that it spared is dealt with. `None` leaves it.
+        cursor: Option<Cursor>,
+    },
+}
+
+/// Where in the list of settled records to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PruneFrom {
+    /// At the oldest. The cursor moves with what is done from there on.
+    Oldest,
+    /// At the ledger's cursor: where the call before got to, also in an earlier process.
+    Cursor,
+    /// Where an earlier outcome said that the list goes on. The ledger's cursor stays. For dry runs.
+    After(Cursor),
+}
+
+impl PruneRequest {
+    /// Judges and deletes these records, children checked, in one write.
+    pub fn records(txids: Vec<TxId>, context: PruneContext) -> Self {
+        Self::new(PruneWhat::Records { txids, cursor: None }, context)
+    }
+
+    /// Judges and deletes up to `limit` records that settled up to a height, children checked, in one write.
+    pub fn settled(from: PruneFrom, up_to: Height, limit: usize, context: PruneContext) -> Self {
+        Self::new(PruneWhat::Settled { from, up_to, limit, per_write: limit }, context)
+    }
+
+    fn new(what: PruneWhat, context: PruneContext) -> Self {
+        Self { what, context, check_children: true, spare_external: false, dry_run: false, permit: None }
+    }
 }

@@ -57,13 +57,13 @@ impl Core {
                     let commit = || {
                         // What was written before this is all in place: to give its memory back takes time, too.
                         drop(written.take());
-                        self.commit(writes, &current)?;
+                        let number = self.commit(writes, &current)?;
                         self.remember(&current, &writer.cache);
-                        Ok(())
+                        Ok(number)
                     };
                     let (committed, prepared) = beside(large, commit, || prepare(writer, Some(&current)));
-                    committed.map(|()| {
-                        self.make_current(writer, &current);
+                    committed.map(|number| {
+                        self.make_current(writer, &current, number);
                         written = Some(current);
                         done.applied.push(applied);
                         prepared
@@ -321,7 +321,7 @@ impl Ledger {
                     None => writes.delete(Table::Meta, &keys::note(&name)),
                 }
             }
-            core.commit_rows(writes)
+            core.commit_rows(writes).map(|_| ())
         })
         .await?
     }

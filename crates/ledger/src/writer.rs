@@ -194,8 +194,7 @@ impl Core {
             let cache = &writer.cache;
             let (written, ()) =
                 beside(large, || self.commit(writes, &prepared), || self.remember(&prepared, cache));
-            written?;
-            self.make_current(&mut writer, &prepared);
+            self.make_current(&mut writer, &prepared, written?);
         }
         Ok(result)
     }
@@ -297,11 +296,11 @@ impl Core {
         changed.map(|(height, change)| (*height, before(height).saturating_add_signed(*change))).collect()
     }
 
-    /// Writes what was prepared, and lets readers know.
-    pub(crate) fn commit(&self, writes: WriteSet, prepared: &Prepared) -> Result<(), StoreError> {
+    /// Writes what was prepared, and lets readers know. Returns the number of the commit.
+    pub(crate) fn commit(&self, writes: WriteSet, prepared: &Prepared) -> Result<u64, StoreError> {
         prepared.lowest_due.inspect(|height| self.due_start.writing(*height));
         let mut clock = Clock::start();
-        self.commit_rows(writes)?;
+        let number = self.commit_rows(writes)?;
         trace!(records = prepared.changes.first.len(), took = ?clock.lap(), "written");
         prepared.lowest_due.inspect(|_| self.due_start.written());
         self.publish_utxo_set(&prepared.rolling);
@@ -309,15 +308,14 @@ impl Core {
         prepared.settled.iter().for_each(|(height, records)| settled.set(*height, *records));
         drop(settled);
         self.published.write().clone_from(&prepared.state);
-        Ok(())
+        Ok(number)
     }
 
-    /// Lets the writer go on from what is written, and notifies the watches. Only now: a watch that began between a notification and the write
-    /// would see what was, and never learn that it changed.
-    pub(crate) fn make_current(&self, writer: &mut Writer, written: &Prepared) {
+    /// Lets the writer go on from what is written, and notes what changed under the number of its commit.
+    pub(crate) fn make_current(&self, writer: &mut Writer, written: &Prepared, number: u64) {
         let Prepared { changes, deleted, state, rolling, .. } = written;
         let deleted = deleted.iter().map(|(txid, _)| *txid);
-        self.watches.tell(changes.first.iter().map(|(txid, _)| *txid).chain(deleted));
+        self.recent.note(number, changes.first.iter().map(|(txid, _)| *txid).chain(deleted).collect());
         writer.state.clone_from(state);
         writer.rolling.clone_from(rolling);
     }

@@ -104,7 +104,7 @@ metrics! {
         "sapwood_prune_deleted_total" [] pub(crate) processed: Counter = Counter::default();
         /// Failures of a phase
         "sapwood_prune_errors_total" ["operation"] errors: Family<Labels, Counter> = Family::default();
-        /// Time to judge and delete one chunk of records
+        /// Time of one call that judges and deletes records: a chunk, or as many as are in flight at a time
         "sapwood_prune_batch_duration_seconds" [] batch_duration: Histogram = duration_histogram();
         /// Times a due record was looked at and retained
         "sapwood_prune_retained_total" ["reason"] kept: Family<Labels, Counter> = Family::default();

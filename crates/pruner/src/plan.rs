@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use sapwood_ledger::StoreError;
+use sapwood_ledger::{PruneFrom, PruneRequest, StoreError};
 use sapwood_rules::{Policy, Verdict, judge};
 use sapwood_types::{Height, TxId, TxRecord, page::further_pages};
 #[cfg(feature = "serde")]
@@ -78,13 +78,17 @@ impl PrunerHandle {
         plan.decided_by = situation.decided_by();
         // Beyond what the holds let go, so that one sees what they keep.
         let Some(up_to) = situation.due_by_age() else { return Ok(plan) };
-        let mut after = None;
+        let mut from = PruneFrom::Oldest;
         loop {
             let left = usize::try_from(limit - plan.looked_at).unwrap_or(usize::MAX);
-            let page = shared.store.due(up_to, after, left.min(shared.options.chunk_records)).await?;
-            let txids = page.items.iter().map(|record| record.txid).collect();
-            let judged = shared.store.judge(txids, situation.context(), shared.options.child_check).await?;
-            for judged in judged {
+            let limit_of_page = left.min(shared.options.chunk_records);
+            let request = PruneRequest {
+                check_children: shared.options.child_check,
+                dry_run: true,
+                ..PruneRequest::settled(from, up_to, limit_of_page, situation.context())
+            };
+            let outcome = shared.store.prune(request).await?;
+            for judged in outcome.judged {
                 plan.looked_at += 1;
                 match judged.verdict {
                     Verdict::MayGo { .. } if judged.external.is_some() && shared.bodies.is_none() => {
@@ -99,10 +103,10 @@ impl PrunerHandle {
                     Verdict::Gone => {}
                 }
             }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+            from = match outcome.next {
+                Some(next) => PruneFrom::After(next),
+                None => break,
+            };
             if plan.looked_at >= limit {
                 plan.complete = false;
                 return Ok(plan);

@@ -162,7 +162,7 @@ impl Shared {
             });
         };
         let blocked = self.blocked(Some(&situation)).await?;
-        let position = self.position.lock().clone();
+        let position = self.store.prune_cursor().await?;
         let backlog = match situation.settled_up_to() {
             None => 0,
             Some(up_to) => {
@@ -264,6 +264,7 @@ impl PrunerHandle {
         let running = shared.jobs.newest_that(|state| state == JobState::Running);
         let state = shared.state_in_words(&measured, running.as_ref());
         let hexadecimal = |cursor: &Cursor| cursor.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let cursor = shared.store.prune_cursor().await?.as_ref().map(hexadecimal);
         let situation = measured.situation.as_ref();
         let height = situation.map(|situation| situation.tip);
         let holds = match situation {
@@ -286,7 +287,7 @@ impl PrunerHandle {
             oldest_prunable_blocks: height.zip(measured.oldest_due_at).map(|(height, due)| height.above(due)),
             oldest_prunable_seconds,
             catch_up_seconds: measured.catch_up.map(|left| left.as_secs_f64()),
-            cursor: shared.position.lock().as_ref().map(hexadecimal),
+            cursor,
             blocked: measured.blocked,
             unreadable: shared.found.lock().named(),
             policy: self.policy_state(),

@@ -295,11 +295,15 @@ impl Store for ModelStore {
         Ok(self.read().judge(&txids, &context, check_children))
     }
 
-    async fn delete_due(&self, request: DeleteDue) -> Result<Vec<Judged>, StoreError> {
-        if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        if let PruneWhat::Settled { limit, per_write, .. } = request.what {
+            check_limit(limit)?;
+            check_limit(per_write)?;
+        }
+        if !request.dry_run && request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
             return Err(StoreError::Stopped { doing: "deleting due records" });
         }
-        Ok(self.write(|model| model.delete_due(&request)))
+        Ok(self.write(|model| model.prune(&request)))
     }
 
     async fn prune_cursor(&self) -> Result<Option<Cursor>, StoreError> {

@@ -1,6 +1,6 @@
 //! What may go, and going.
 
-use sapwood_ledger::{Cursor, DeleteDue, DueRecord, Judged};
+use sapwood_ledger::{Cursor, DueRecord, Judged, PruneFrom, PruneOutcome, PruneRequest, PruneWhat};
 use sapwood_rules::{ChildEvidence, KeepReason, PruneContext, Verdict, judge, verdict::check_child};
 use sapwood_types::{Height, PAGE_SIZE, Slot, TxId, TxRecord};
 
@@ -91,10 +91,59 @@ impl Model {
         Judged { txid, verdict, external: record.head.external, bytes: bytes as u64 }
     }
 
-    /// Judges records, all in the same state, and deletes those that may go. One that is named twice is gone the second time.
-    pub fn delete_due(&mut self, request: &DeleteDue) -> Vec<Judged> {
-        let mut judged = self.judge(&request.txids, &request.context, request.check_children);
+    /// Prunes records, part by part.
+    pub fn prune(&mut self, request: &PruneRequest) -> PruneOutcome {
+        let (judged, next) = match &request.what {
+            PruneWhat::Records { txids, cursor } => {
+                let (judged, spared) = self.prune_part(txids, request);
+                if cursor.is_some() && !spared && !request.dry_run {
+                    self.prune_cursor.clone_from(cursor);
+                }
+                (judged, None)
+            }
+            PruneWhat::Settled { from, up_to, limit, per_write } => {
+                let start = match from {
+                    PruneFrom::Oldest => None,
+                    PruneFrom::Cursor => self.prune_cursor.clone(),
+                    PruneFrom::After(cursor) => Some(cursor.clone()),
+                };
+                let place = |due: &DueRecord| {
+                    Cursor([&due.settled_at.0.to_be_bytes()[..], &due.txid.0].concat().into())
+                };
+                let mut due = self.due(*up_to);
+                due.retain(|due| Some(place(due)) > start);
+                let next = due.get(limit - 1).filter(|_| due.len() > *limit).map(place);
+                due.truncate(*limit);
+                let moves_cursor = !request.dry_run && !matches!(from, PruneFrom::After(_));
+                if moves_cursor {
+                    self.prune_cursor = start;
+                }
+                let (mut judged, mut all_done) = (Vec::new(), moves_cursor);
+                for part in due.chunks(*per_write) {
+                    let txids: Vec<TxId> = part.iter().map(|due| due.txid).collect();
+                    let (part_judged, spared) = self.prune_part(&txids, request);
+                    judged.extend(part_judged);
+                    all_done &= !spared;
+                    // The end of the list is no place to go on from.
+                    let goes_on = judged.len() < due.len() || next.is_some();
+                    if all_done && goes_on {
+                        self.prune_cursor = part.last().map(place);
+                    }
+                }
+                (judged, next)
+            }
+        };
+        PruneOutcome { done: judged.len(), judged, next, stopped_by: None }
+    }
+
+    /// Judges records, all in the same state, and deletes those that may go. One that is named twice is gone the second time. Tells whether
+    /// one was spared.
+    fn prune_part(&mut self, txids: &[TxId], request: &PruneRequest) -> (Vec<Judged>, bool) {
+        let mut judged = self.judge(txids, &request.context, request.check_children);
         let mut spared = false;
+        if request.dry_run {
+            return (judged, spared);
+        }
         for judged in &mut judged {
             let txid = judged.txid;
             match self.record(txid) {
@@ -118,10 +167,7 @@ impl Model {
                 Some(_) => {}
             }
         }
-        if request.save_cursor.is_some() && !spared {
-            self.prune_cursor.clone_from(&request.save_cursor);
-        }
-        judged
+        (judged, spared)
     }
 
     /// The cursor saved last.

@@ -1,6 +1,6 @@
 //! Operations in few words, for the trace of a failing sequence.
 
-use sapwood_ledger::ApplyOptions;
+use sapwood_ledger::{ApplyOptions, PruneWhat};
 use sapwood_types::{Block, Output, Tx};
 
 use super::op::Op;
@@ -50,13 +50,21 @@ pub fn op(op: &Op) -> String {
                 blocks.iter().map(|(block, options)| described(block, options)).collect();
             format!("apply in a row {}", blocks.join(" / "))
         }
-        Op::DeleteDue { request } => {
+        Op::Prune { request } => {
             let context = &request.context;
             let (current, retention, safe) = (context.current, context.retention, context.safe);
-            let txids: Vec<String> = request.txids.iter().map(ToString::to_string).collect();
             let how = if request.check_children { "with" } else { "without" };
-            let txids = txids.join(", ");
-            format!("delete due at {current}, retention {retention}, safe {safe:?}, {how} children: {txids}")
+            let what = match &request.what {
+                PruneWhat::Records { txids, cursor } => {
+                    let txids: Vec<String> = txids.iter().map(ToString::to_string).collect();
+                    format!("{}, then {cursor:?}", txids.join(", "))
+                }
+                settled => format!("{settled:?}"),
+            };
+            let (spare, dry) = (request.spare_external, request.dry_run);
+            format!(
+                "prune at {current}, retention {retention}, safe {safe:?}, {how} children, spare {spare}, dry run {dry}: {what}"
+            )
         }
         other => format!("{other:?}"),
     }

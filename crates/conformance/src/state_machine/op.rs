@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{Store, model::Model};
 use sapwood_ledger::{
-    ApplyOptions, CreateRequest, DeleteDue, MineRequest, Reassign, RollbackMode, SpendRequest, StoreError,
-    Unspend,
+    ApplyOptions, CreateRequest, MineRequest, PruneRequest, PruneWhat, Reassign, RollbackMode, SpendRequest,
+    StoreError, Unspend,
 };
 use sapwood_rules::Policy;
 use sapwood_types::{Block, BlockHash, Height, OutPoint, Tx, TxId};
@@ -90,7 +90,7 @@ pub enum Op {
     ApplyBlocks { blocks: Vec<(Arc<Block>, ApplyOptions)> },
     RollBack { target: Option<(Height, BlockHash)>, mode: RollbackMode },
     SetPolicy { policy: Policy },
-    DeleteDue { request: DeleteDue },
+    Prune { request: PruneRequest },
     PruneUndo { below: Height },
 }
 
@@ -199,7 +199,10 @@ impl Plan {
                 Op::Unspend { batch } => batch.len(),
                 Op::Reassign { batch, .. } => batch.len(),
                 Op::Freeze { outpoints } | Op::Unfreeze { outpoints } => outpoints.len(),
-                Op::DeleteDue { request } => request.txids.len(),
+                Op::Prune { request } => match &request.what {
+                    PruneWhat::Records { txids, .. } => txids.len(),
+                    PruneWhat::Settled { .. } => 0,
+                },
                 Op::ResolveConflicts { winners, .. } => winners.len(),
                 Op::EndPreservations { preserved } => preserved.len(),
                 Op::SetMined { txids, .. }
@@ -229,7 +232,11 @@ impl Plan {
                 Op::Unspend { batch } => _ = batch.remove(place),
                 Op::Reassign { batch, .. } => drop(batch.remove(place)),
                 Op::Freeze { outpoints } | Op::Unfreeze { outpoints } => _ = outpoints.remove(place),
-                Op::DeleteDue { request } => _ = request.txids.remove(place),
+                Op::Prune { request } => {
+                    if let PruneWhat::Records { txids, .. } = &mut request.what {
+                        txids.remove(place);
+                    }
+                }
                 Op::ResolveConflicts { winners, .. } => _ = winners.remove(place),
                 Op::EndPreservations { preserved } => _ = preserved.remove(place),
                 Op::SetMined { txids, .. }
@@ -276,7 +283,7 @@ impl Op {
             Op::RollBack { mode: RollbackMode::Node, .. } => "roll_back (node)",
             Op::RollBack { .. } => "roll_back (follower)",
             Op::SetPolicy { .. } => "set_policy",
-            Op::DeleteDue { .. } => "delete_due",
+            Op::Prune { .. } => "prune",
             Op::PruneUndo { .. } => "prune_undo",
         }
     }
@@ -313,7 +320,7 @@ impl Op {
             Op::ApplyBlocks { blocks } => Outcome::ApplyRun(model.apply_blocks(&blocks)),
             Op::RollBack { target, mode } => Outcome::roll_back(model.roll_back(target, mode)),
             Op::SetPolicy { policy } => Outcome::Policy(model.set_policy(policy).is_ok()),
-            Op::DeleteDue { request } => Outcome::deleted(Ok(model.delete_due(&request))),
+            Op::Prune { request } => Outcome::pruned(Ok(model.prune(&request))),
             Op::PruneUndo { below } => Outcome::Count(Ok(model.prune_undo(None, below, usize::MAX).dropped)),
         }
     }
@@ -358,7 +365,7 @@ impl Op {
                 Err(StoreError::BadOption { .. }) => Outcome::Policy(false),
                 Err(error) => Outcome::Count(Err(error)),
             },
-            Op::DeleteDue { request } => Outcome::deleted(store.delete_due(request).await),
+            Op::Prune { request } => Outcome::pruned(store.prune(request).await),
             Op::PruneUndo { below } => {
                 Outcome::Count(store.prune_undo(None, below, usize::MAX).await.map(|undo| undo.dropped))
             }

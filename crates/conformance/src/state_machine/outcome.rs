@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use sapwood_ledger::{
     Applied, AppliedBlocks, ApplyError, BatchError, BatchResult, ConflictError, CreateError, DeleteError,
-    FreezeError, InputRefusal, Judged, MineError, PreserveError, ReassignError, RollbackError, RolledBack,
-    SpendError, StoreError, UnspendError, error::TxProblem,
+    FreezeError, InputRefusal, Judged, MineError, PreserveError, PruneOutcome, ReassignError, RollbackError,
+    RolledBack, SpendError, StoreError, UnspendError, error::TxProblem,
 };
 use sapwood_types::TxId;
 
@@ -29,7 +29,7 @@ pub enum Outcome {
     ApplyRun(AppliedBlocks),
     RollBack(Result<RolledBack, RollbackError>),
     Policy(bool),
-    Judged(Result<Vec<Judged>, StoreError>),
+    Prune(Result<PruneOutcome, StoreError>),
     Count(Result<u64, StoreError>),
 }
 
@@ -47,9 +47,9 @@ impl Outcome {
 
     /// Deletions. Their bytes are not compared: a record may be measured before or after another one of the same call has
     /// gone from its list of losers. `judge` compares them.
-    pub fn deleted(mut result: Result<Vec<Judged>, StoreError>) -> Self {
-        result.iter_mut().flatten().for_each(|judged| judged.bytes = 0);
-        Outcome::Judged(result)
+    pub fn pruned(mut result: Result<PruneOutcome, StoreError>) -> Self {
+        result.iter_mut().flat_map(|outcome| &mut outcome.judged).for_each(|judged| judged.bytes = 0);
+        Outcome::Prune(result)
     }
 
     /// Whether nothing was refused.
@@ -92,8 +92,10 @@ impl Outcome {
             },
             Outcome::Policy(true) => vec![OK.into()],
             Outcome::Policy(false) => vec!["refused".into()],
-            Outcome::Judged(Ok(judged)) => judged.iter().map(|judged| of_verdict(&judged.verdict)).collect(),
-            Outcome::Judged(Err(error)) => vec![name(error)],
+            Outcome::Prune(Ok(outcome)) => {
+                outcome.judged.iter().map(|judged| of_verdict(&judged.verdict)).collect()
+            }
+            Outcome::Prune(Err(error)) => vec![name(error)],
             Outcome::Count(Ok(0)) => vec!["ok, none".into()],
             Outcome::Count(result) => single(result, name),
         }

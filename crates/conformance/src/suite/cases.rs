@@ -82,7 +82,7 @@ macro_rules! conformance_cases {
                 coinbase_maturity_does_not_make_due,
                 retention_zero_keeps_everything,
                 verdicts_come_in_order_with_body_and_size,
-                due_is_listed_by_height_then_id,
+                due_is_listed_by_height,
                 a_due_cursor_survives_changes,
                 what_retains_records_is_counted_by_reason,
                 settled_records_are_counted_by_height_through_blocks_and_rollbacks,
@@ -100,7 +100,9 @@ macro_rules! conformance_cases {
                 of_a_batch_exactly_those_go_that_may,
                 with_and_without_the_child_check_the_same_goes,
                 a_pruned_loser_is_listed_no_longer,
-                the_cursor_is_saved_with_the_deletions,
+                pruning_goes_on_at_the_cursor,
+                a_dry_run_changes_nothing,
+                pruning_none_at_a_time_is_refused,
                 records_with_a_body_outside_are_spared_on_request,
                 what_is_deleted_is_gone_everywhere,
                 forgetting_gives_the_inputs_back,
@@ -350,6 +352,7 @@ macro_rules! conformance_cases {
                 two_pruners_delete_each_record_once,
                 freezing_while_it_is_spent,
                 readers_never_see_half_a_block,
+                two_records_of_one_block_are_never_torn,
             }
         }
     };

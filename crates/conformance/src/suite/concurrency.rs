@@ -1,11 +1,14 @@
 //! Many tasks at once. Whatever order the store takes them in, the answers must fit that order.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crate::Store;
 use sapwood_ledger::{
-    ApplyError, ApplyOptions, ConflictError, CreateError, CreateRequest, DeleteDue, FreezeError,
-    InputRefusal, MineRequest, SpendError, SpendInput, SpendRequest,
+    ApplyError, ApplyOptions, ConflictError, CreateError, CreateRequest, FreezeError, InputRefusal,
+    MineRequest, PruneRequest, RollbackMode, SpendError, SpendInput, SpendRequest,
 };
 use sapwood_rules::{KeepReason, SpendRefusal, Verdict};
 use sapwood_types::{Height, Slot, Tx, TxId};
@@ -63,19 +66,12 @@ fn spend_all(tx: &Tx) -> SpendRequest {
     }
 }
 
-fn delete(txid: TxId, current: u32) -> DeleteDue {
-    DeleteDue {
-        txids: vec![txid],
-        context: context(current, 5, &[]),
-        check_children: true,
-        save_cursor: None,
-        spare_external: false,
-        permit: None,
-    }
+fn delete(txid: TxId, current: u32) -> PruneRequest {
+    PruneRequest::records(vec![txid], context(current, 5, &[]))
 }
 
 async fn delete_one(store: Arc<dyn Store>, txid: TxId, current: u32) -> Verdict {
-    store.delete_due(delete(txid, current)).await.expect("delete").remove(0).verdict
+    store.prune(delete(txid, current)).await.expect("prune").judged.remove(0).verdict
 }
 
 /// The same spend from twenty tasks is fine for all of them; its rival fails in all of its own.
@@ -333,16 +329,9 @@ pub async fn two_pruners_delete_each_record_once(factory: &dyn StoreFactory) {
     }
     let txids: Vec<_> = txs.iter().map(|tx| tx.txid).collect();
     let answers = at_once(4, |_| {
-        let request = DeleteDue {
-            txids: txids.clone(),
-            context: context(6, 5, &[]),
-            check_children: true,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
+        let request = PruneRequest::records(txids.clone(), context(6, 5, &[]));
         let store = s.shared();
-        async move { store.delete_due(request).await.expect("delete") }
+        async move { store.prune(request).await.expect("prune").judged }
     })
     .await;
     for (number, txid) in txids.iter().enumerate() {
@@ -410,5 +399,46 @@ pub async fn readers_never_see_half_a_block(factory: &dyn StoreFactory) {
         let slots: Vec<_> = (0..600).map(|vin| spent(&sweep, vin, Some(height))).collect();
         assert_eq!(s.record(root).await.slots, slots);
     }
+    s.sound().await;
+}
+
+/// Who reads two records that one block changes sees both before it or both after it, 10,000 times while it is applied and rolled back.
+pub async fn two_records_of_one_block_are_never_torn(factory: &dyn StoreFactory) {
+    const READS: usize = 10_000;
+    let s = Subject::new(factory, small()).await;
+    let roots = [coin("left", 1), coin("right", 1)];
+    let first = s.start(1, &roots.iter().collect::<Vec<_>>()).await.block;
+    let spends = [burn("left spent", &[(&roots[0], 0)]), burn("right spent", &[(&roots[1], 0)])];
+    let block = Arc::new(s.next_block(&spends.iter().collect::<Vec<_>>()).await);
+    let done = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn({
+        let (store, done) = (s.shared(), Arc::clone(&done));
+        async move {
+            while !done.load(Ordering::Relaxed) {
+                store.apply_block(block.clone(), ApplyOptions::default()).await.expect("apply");
+                let target = Some((first.height, first.hash));
+                store.roll_back(target, RollbackMode::Follower).await.expect("roll back");
+            }
+        }
+    });
+    let [left, right] = [&roots[0], &roots[1]].map(|root| root.txid);
+    let txids = vec![left, spends[0].txid, spends[1].txid, right];
+    let mut seen = [0; 2];
+    while seen.iter().sum::<usize>() < READS || seen.contains(&0) {
+        let found = s.get_many(txids.clone()).await.expect("get many");
+        let mut found = found.into_iter().map(|record| record.expect("a record that can be read"));
+        let mut next = || found.next().expect("four answers");
+        let (left, spends, right) = (next(), [next().is_some(), next().is_some()], next());
+        let spent = [left, right].map(|root| !root.expect("a root").slots[0].is_unspent());
+        assert_eq!(
+            [spent, spends],
+            [[spent[0]; 2]; 2],
+            "torn, after {seen:?} reads before and after the block"
+        );
+        seen[usize::from(spent[0])] += 1;
+        assert!(!writing.is_finished(), "the block is no longer applied");
+    }
+    done.store(true, Ordering::Relaxed);
+    writing.await.expect("a task");
     s.sound().await;
 }

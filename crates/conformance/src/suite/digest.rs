@@ -1,7 +1,7 @@
 //! The hash of the whole state. Cases that say "nothing has changed" stand on it, so it must see everything.
 
 use bytes::Bytes;
-use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, DeleteDue, Reassign, RollbackMode};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, PruneRequest, PruneWhat, Reassign, RollbackMode};
 use sapwood_rules::PruneContext;
 use sapwood_types::{External, Height, Output};
 
@@ -103,16 +103,11 @@ pub async fn blocks_undo_and_cursor_are_seen(factory: &dyn StoreFactory) {
     seen.fresh(&s, "without old undo records").await;
     let context: PruneContext = context(20, 5, &[]);
     let save_cursor = Some(Cursor((&b"here"[..]).into()));
-    s.delete_due(DeleteDue {
-        txids: vec![],
-        context,
-        check_children: true,
-        save_cursor,
-        spare_external: false,
-        permit: None,
+    s.pruned(PruneRequest {
+        what: PruneWhat::Records { txids: vec![], cursor: save_cursor },
+        ..PruneRequest::records(vec![], context)
     })
-    .await
-    .expect("delete");
+    .await;
     seen.fresh(&s, "with a cursor").await;
     s.sound().await;
 }

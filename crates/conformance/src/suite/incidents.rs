@@ -1,8 +1,8 @@
 //! Incidents in public trackers that a store can show. Each case has the incident's name and tells what happened there.
 
 use sapwood_ledger::{
-    Counts, CreateError, CreateRequest, DeleteDue, DeleteError, InputRefusal, RollbackMode, StoreError,
-    error::TxProblem,
+    Counts, CreateError, CreateRequest, DeleteError, InputRefusal, PruneFrom, PruneRequest, RollbackMode,
+    StoreError, error::TxProblem,
 };
 use sapwood_rules::{KeepReason, Policy, SpendRefusal, Verdict, lifecycle::due_up_to};
 use sapwood_types::{Height, Slot, Tx, TxId};
@@ -223,15 +223,8 @@ pub async fn teranode_712_a_zero_hash_is_answered_at_once(factory: &dyn StoreFac
     assert_eq!(s.get(zero).await, Ok(None));
     for check_children in [true, false] {
         let context = context(500, 5, &[]);
-        let request = DeleteDue {
-            txids: vec![zero, zero],
-            context,
-            check_children,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
-        let judged = s.delete_due(request).await.expect("delete");
+        let request = PruneRequest { check_children, ..PruneRequest::records(vec![zero, zero], context) };
+        let judged = s.pruned(request).await;
         let found: Vec<_> = judged.iter().map(|judged| (judged.txid, &judged.verdict)).collect();
         assert_eq!(found, [(zero, &Verdict::Gone); 2]);
     }
@@ -381,17 +374,8 @@ pub async fn reth_20130_a_tick_is_bounded(factory: &dyn StoreFactory) {
         s.add_mined(&burn(&format!("tx {number}"), &[]), number).await;
     }
     for left in [40, 30, 20, 10, 0] {
-        let page = s.due(Height::MAX, None, 10).await.expect("due");
-        let txids = page.items.iter().map(|entry| entry.txid).collect();
-        let request = DeleteDue {
-            txids,
-            context: context(500, 5, &[]),
-            check_children: true,
-            save_cursor: page.next,
-            spare_external: false,
-            permit: None,
-        };
-        assert_eq!(s.delete_due(request).await.expect("delete").len(), 10);
+        let request = PruneRequest::settled(PruneFrom::Cursor, Height::MAX, 10, context(500, 5, &[]));
+        assert_eq!(s.pruned(request).await.len(), 10);
         assert_eq!(s.counts().await.map(|counts| counts.records), Ok(left));
     }
     s.sound().await;

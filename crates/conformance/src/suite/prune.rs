@@ -1,7 +1,9 @@
 //! Deleting what is due: holds, cursors, what is left behind. And forgetting unmined transactions.
 
-use bytes::Bytes;
-use sapwood_ledger::{Counts, CreateRequest, Cursor, DeleteDue, DeleteError, InputRefusal, RollbackMode};
+use sapwood_ledger::{
+    Counts, CreateRequest, DeleteError, InputRefusal, Judged, PruneFrom, PruneRequest, PruneWhat,
+    RollbackMode, StoreError,
+};
 use sapwood_rules::{KeepReason, PruneContext, Verdict};
 use sapwood_types::{External, Height, Slot};
 
@@ -99,15 +101,8 @@ pub async fn what_is_due_above_the_safe_height_stays(factory: &dyn StoreFactory)
     let tx = burn("tx", &[]);
     s.add_mined(&tx, 10).await;
     let context = PruneContext { safe: Some(Height(14)), ..context(20, 5, &[]) };
-    let request = DeleteDue {
-        txids: vec![tx.txid],
-        context,
-        check_children: true,
-        save_cursor: None,
-        spare_external: false,
-        permit: None,
-    };
-    let judged = s.delete_due(request).await.expect("delete");
+    let request = PruneRequest::records(vec![tx.txid], context);
+    let judged = s.pruned(request).await;
     assert_eq!(
         judged[0].verdict,
         Verdict::Kept(KeepReason::Held { due_at: Height(15), safe: Some(Height(14)) })
@@ -131,16 +126,10 @@ pub async fn what_a_rollback_may_need_stays_whatever_is_asked(factory: &dyn Stor
             [Verdict::Kept(undoable.clone()), Verdict::Kept(undoable)]
         };
         let asked = |current, retention| {
-            let request = DeleteDue {
-                txids: vec![root.txid, spender.txid],
-                context: context(current, retention, &[]),
-                check_children: true,
-                save_cursor: None,
-                spare_external: false,
-                permit: None,
-            };
+            let request =
+                PruneRequest::records(vec![root.txid, spender.txid], context(current, retention, &[]));
             async {
-                let judged = s.delete_due(request).await.expect("delete");
+                let judged = s.pruned(request).await;
                 judged.into_iter().map(|judged| judged.verdict).collect::<Vec<_>>()
             }
         };
@@ -216,22 +205,18 @@ pub async fn with_and_without_the_child_check_the_same_goes(factory: &dyn StoreF
         let batch = children.iter().map(|tx| CreateRequest::mined(tx.clone(), 2, Height(2))).collect();
         s.create(batch, Height(2)).await.expect("create");
         s.unmine(&children[150], 2, 3).await;
-        let request = |current| DeleteDue {
-            txids: vec![parent.txid],
-            context: context(current, 5, &[]),
+        let request = |current| PruneRequest {
             check_children,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
+            ..PruneRequest::records(vec![parent.txid], context(current, 5, &[]))
         };
-        let judged = s.delete_due(request(1_000)).await.expect("delete");
+        let judged = s.pruned(request(1_000)).await;
         let waits = Verdict::Kept(KeepReason::ChildUnmined { child: None });
         assert_eq!(judged[0].verdict, waits, "the child is not on the first page; check: {check_children}");
         s.mine(&children[150], 4).await;
-        let judged = s.delete_due(request(8)).await.expect("delete");
+        let judged = s.pruned(request(8)).await;
         let unstable = KeepReason::ChildUnstable { child: None, mined_at: Height(4), stable_at: Height(9) };
         assert_eq!(judged[0].verdict, Verdict::Kept(unstable), "check: {check_children}");
-        let judged = s.delete_due(request(9)).await.expect("delete");
+        let judged = s.pruned(request(9)).await;
         assert_eq!(judged[0].verdict, Verdict::MayGo { due_at: Height(9) }, "check: {check_children}");
         assert!(!s.has(&parent).await);
         s.sound().await;
@@ -252,31 +237,76 @@ pub async fn a_pruned_loser_is_listed_no_longer(factory: &dyn StoreFactory) {
     s.sound().await;
 }
 
-/// The cursor is saved with the deletions, also when there were none, and stays until another one is saved.
-pub async fn the_cursor_is_saved_with_the_deletions(factory: &dyn StoreFactory) {
+/// Pruning goes on where the call before got to, part by part; from the oldest it begins again.
+pub async fn pruning_goes_on_at_the_cursor(factory: &dyn StoreFactory) {
     let s = Subject::new(factory, small()).await;
-    assert_eq!(s.prune_cursor().await, Ok(None));
-    let tx = burn("tx", &[]);
-    s.add_mined(&tx, 1).await;
-    let cursor = |text: &'static [u8]| Some(Cursor(Bytes::from_static(text)));
-    let save = async |current, save_cursor| {
-        let context = context(current, 5, &[]);
-        let request = DeleteDue {
-            txids: vec![tx.txid],
-            context,
-            check_children: true,
-            save_cursor,
-            spare_external: false,
-            permit: None,
-        };
-        s.delete_due(request).await.expect("delete").remove(0).verdict
+    let txs: Vec<_> = (0..9).map(|number| burn(&format!("tx {number}"), &[])).collect();
+    for (height, tx) in (1..).zip(&txs) {
+        s.add_mined(tx, height).await;
+    }
+    let prune = async |from, limit, current| {
+        let settled = PruneRequest::settled(from, Height::MAX, limit, context(current, 5, &[]));
+        let PruneWhat::Settled { from, up_to, limit, .. } = settled.what.clone() else { unreachable!() };
+        let what = PruneWhat::Settled { from, up_to, limit, per_write: 2 };
+        let outcome = s.shared().prune(PruneRequest { what, ..settled }).await.expect("prune");
+        assert_eq!((outcome.done, &outcome.stopped_by), (outcome.judged.len(), &None));
+        let looked_at: Vec<_> = outcome.judged.iter().map(|judged| judged.txid).collect();
+        (looked_at, outcome.next.is_some())
     };
-    assert!(!save(5, cursor(b"first")).await.may_go());
-    assert_eq!(s.prune_cursor().await, Ok(cursor(b"first")), "nothing was deleted, but the place is known");
-    assert!(save(6, cursor(b"second")).await.may_go());
-    assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")));
-    assert_eq!(save(6, None).await, Verdict::Gone);
-    assert_eq!(s.prune_cursor().await, Ok(cursor(b"second")), "saving none keeps it");
+    let ids = |range: std::ops::Range<usize>| txs[range].iter().map(|tx| tx.txid).collect::<Vec<_>>();
+    assert_eq!(s.prune_cursor().await, Ok(None));
+    // The first two are due at 6 and 7, the others are too young: they are looked at, kept, and passed.
+    assert_eq!(prune(PruneFrom::Cursor, 4, 7).await, (ids(0..4), true));
+    assert_eq!(s.counts().await.map(|counts| counts.records), Ok(7));
+    assert!(s.prune_cursor().await.is_ok_and(|cursor| cursor.is_some()));
+    assert_eq!(prune(PruneFrom::Cursor, 4, 9).await, (ids(4..8), true));
+    assert_eq!(prune(PruneFrom::Cursor, 4, 9).await, (ids(8..9), false));
+    assert_eq!(prune(PruneFrom::Cursor, 4, 9).await, (ids(8..9), false), "the last part comes again");
+    assert_eq!(s.counts().await.map(|counts| counts.records), Ok(7), "what is kept lies before the cursor");
+    assert_eq!(prune(PruneFrom::Oldest, 9, 9).await, (ids(2..9), false));
+    assert_eq!(s.counts().await.map(|counts| counts.records), Ok(5));
+    assert_eq!(prune(PruneFrom::Oldest, 9, 20).await, (ids(4..9), false));
+    assert_eq!(prune(PruneFrom::Oldest, 9, 20).await, (vec![], false));
+    assert_eq!(s.prune_cursor().await, Ok(None), "nothing is left");
+    s.sound().await;
+}
+
+/// A dry run answers as the run would, deletes nothing, and leaves the cursor where it is. It goes on where it is told to.
+pub async fn a_dry_run_changes_nothing(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    for number in 1..=5 {
+        s.add_mined(&burn(&format!("tx {number}"), &[]), number).await;
+    }
+    let prune = async |from, limit, dry_run| {
+        let request = PruneRequest::settled(from, Height::MAX, limit, context(8, 5, &[]));
+        s.shared().prune(PruneRequest { dry_run, ..request }).await.expect("prune")
+    };
+    let before = s.digest().await;
+    let (mut would, mut from) = (Vec::new(), PruneFrom::Oldest);
+    loop {
+        let outcome = prune(from, 2, true).await;
+        would.extend(outcome.judged);
+        match outcome.next {
+            Some(next) => from = PruneFrom::After(next),
+            None => break,
+        }
+    }
+    s.assert_unchanged(before, "a dry run").await;
+    assert_eq!(would.iter().filter(|judged| judged.verdict.may_go()).count(), 3, "{would:?}");
+    assert_eq!(prune(PruneFrom::Oldest, 9, false).await.judged, would);
+    assert_eq!(s.counts().await.map(|counts| counts.records), Ok(2));
+    s.sound().await;
+}
+
+/// A limit of 0, in all or for a write, is refused.
+pub async fn pruning_none_at_a_time_is_refused(factory: &dyn StoreFactory) {
+    let s = Subject::new(factory, small()).await;
+    for (limit, per_write) in [(0, 1), (1, 0)] {
+        let what = PruneWhat::Settled { from: PruneFrom::Cursor, up_to: Height::MAX, limit, per_write };
+        let request = PruneRequest { what, ..PruneRequest::records(vec![], context(8, 5, &[])) };
+        let refused = s.shared().prune(request).await;
+        assert!(matches!(refused, Err(StoreError::BadOption { .. })), "{refused:?}");
+    }
     s.sound().await;
 }
 
@@ -291,29 +321,37 @@ pub async fn records_with_a_body_outside_are_spared_on_request(factory: &dyn Sto
     s.add_mined(&plain, 1).await;
     s.try_add(outside(&with_body, 1), 1).await.expect("create");
     s.try_add(outside(&young, 2), 2).await.expect("create");
-    let cursor = Some(Cursor(Bytes::from_static(b"behind all three")));
-    let request = |spare_external| DeleteDue {
-        txids: vec![plain.txid, with_body.txid, young.txid],
-        context: context(6, 5, &[]),
-        check_children: true,
-        save_cursor: cursor.clone(),
-        spare_external,
-        permit: None,
-    };
-    let verdicts = async |spare_external| {
-        let judged = s.delete_due(request(spare_external)).await.expect("delete");
-        judged.into_iter().map(|judged| (judged.verdict, judged.external)).collect::<Vec<_>>()
+    let settled = |limit| PruneRequest {
+        spare_external: true,
+        ..PruneRequest::settled(PruneFrom::Cursor, Height::MAX, limit, context(6, 5, &[]))
     };
     let not_due = Verdict::Kept(KeepReason::TooYoung { settled_at: Height(2), due_at: Height(7) });
     let may_go = Verdict::MayGo { due_at: Height(6) };
     let body = Some(External::Tx);
     let spared = Verdict::Kept(KeepReason::BodyFirst);
-    assert_eq!(verdicts(true).await, [(may_go.clone(), None), (spared, body), (not_due.clone(), body)]);
+    let outcome = s.shared().prune(settled(2)).await.expect("prune");
+    let found = |judged: &[Judged]| {
+        let mut found: Vec<_> =
+            judged.iter().map(|judged| (judged.txid, judged.verdict.clone(), judged.external)).collect();
+        found.sort_by_key(|(txid, ..)| *txid);
+        found
+    };
+    let mut expected = vec![(plain.txid, may_go.clone(), None), (with_body.txid, spared.clone(), body)];
+    expected.sort_by_key(|(txid, ..)| *txid);
+    assert_eq!(found(&outcome.judged), expected);
     assert!(!s.has(&plain).await && s.has(&with_body).await);
+    assert!(outcome.next.is_some(), "the young one comes behind");
     assert_eq!(s.prune_cursor().await, Ok(None), "or what was spared would be passed over");
-    assert_eq!(verdicts(false).await, [(Verdict::Gone, None), (may_go, body), (not_due, body)]);
+    let again = s.shared().prune(settled(9)).await.expect("prune");
+    let expected = [(with_body.txid, spared, body), (young.txid, not_due, body)];
+    assert_eq!(again.judged.len(), 2);
+    assert!(expected.iter().all(|expected| found(&again.judged).contains(expected)), "{again:?}");
+    // Its body is deleted now.
+    let what = PruneWhat::Records { txids: vec![with_body.txid], cursor: outcome.next.clone() };
+    let request = PruneRequest { what, ..PruneRequest::records(vec![], context(6, 5, &[])) };
+    assert_eq!(found(&s.pruned(request).await), [(with_body.txid, may_go, body)]);
     assert!(!s.has(&with_body).await && s.has(&young).await);
-    assert_eq!(s.prune_cursor().await, Ok(cursor.clone()));
+    assert_eq!(s.prune_cursor().await, Ok(outcome.next));
     s.sound().await;
 }
 

@@ -11,8 +11,8 @@ use std::{
 use crate::Store;
 use sapwood_ledger::{
     Applied, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, CreateError, CreateRequest,
-    Cursor, DeleteDue, DueRecord, Judged, MineError, MineRequest, Page, SpendError, SpendInput, SpendRequest,
-    StoreError, Unspend, UnspendError, Utxo, UtxoSet, error::TxProblem,
+    Cursor, DueRecord, Judged, MineError, MineRequest, Page, PruneFrom, PruneRequest, SpendError, SpendInput,
+    SpendRequest, StoreError, Unspend, UnspendError, Utxo, UtxoSet, error::TxProblem,
 };
 use sapwood_rules::{Hold, Policy, SpendStatus, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};
@@ -119,8 +119,8 @@ impl Subject {
         assert_eq!(report.records, counts.records, "verify and counts disagree on the number of records");
         self.utxo_set_now().await;
         let due = self.due_all().await;
-        let order = |entry: &DueRecord| (entry.settled_at, entry.txid);
-        assert!(due.is_sorted_by_key(order), "the due records are not in order");
+        let height = |entry: &DueRecord| entry.settled_at;
+        assert!(due.is_sorted_by_key(height), "the due records are not in order of height");
         let settled = self.settled_between(Height::GENESIS, Height::MAX).await.expect("how many settled");
         assert_eq!(settled, due.len() as u64, "the listing of due records and the count disagree");
         for entry in due {
@@ -346,15 +346,16 @@ impl Subject {
 
     /// Deletes these if they may go.
     pub async fn try_prune(&self, txs: &[&Tx], current: u32, holds: &[Hold]) -> Vec<Judged> {
-        let request = DeleteDue {
-            txids: txs.iter().map(|tx| tx.txid).collect(),
-            context: context(current, self.policy.retention, holds),
-            check_children: true,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
-        self.delete_due(request).await.expect("deleting due records")
+        let request = PruneRequest::records(
+            txs.iter().map(|tx| tx.txid).collect(),
+            context(current, self.policy.retention, holds),
+        );
+        self.pruned(request).await
+    }
+
+    /// Prunes what a request asks for.
+    pub async fn pruned(&self, request: PruneRequest) -> Vec<Judged> {
+        self.store.prune(request).await.expect("pruning").judged
     }
 
     /// Deletes everything that is due at a height; returns what went, sorted. With no holds all that is listed must go.
@@ -366,26 +367,17 @@ impl Subject {
     pub async fn prune_with(&self, current: u32, retention: u32) -> Vec<TxId> {
         let mut gone = Vec::new();
         let Some(up_to) = due_up_to(Height(current), retention) else { return gone };
-        let mut after = None;
+        let mut from = PruneFrom::Oldest;
         loop {
-            let page = self.due(up_to, after, PAGE).await.expect("due");
-            let txids = page.items.iter().map(|entry| entry.txid).collect();
-            let context = context(current, retention, &[]);
-            let request = DeleteDue {
-                txids,
-                context,
-                check_children: true,
-                save_cursor: page.next.clone(),
-                spare_external: false,
-                permit: None,
-            };
-            for judged in self.delete_due(request).await.expect("deleting due records") {
+            let request = PruneRequest::settled(from, up_to, PAGE, context(current, retention, &[]));
+            let outcome = self.store.prune(request).await.expect("pruning");
+            for judged in outcome.judged {
                 assert!(judged.verdict.may_go(), "{} is listed as due but {}", judged.txid, judged.verdict);
                 gone.push(judged.txid);
             }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
+            from = PruneFrom::Cursor;
+            if outcome.next.is_none() {
+                break;
             }
         }
         gone.sort();

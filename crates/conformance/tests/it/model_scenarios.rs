@@ -5,7 +5,7 @@ use sapwood_conformance::{
     model::{Model, pruning::settled_since},
 };
 use sapwood_ledger::{
-    ApplyError, ApplyOptions, BatchError, ConflictError, CreateError, CreateRequest, DeleteDue,
+    ApplyError, ApplyOptions, BatchError, ConflictError, CreateError, CreateRequest, PruneRequest,
     RollbackError, RollbackMode, SpendInput, SpendRequest, Unspend, UnspendError, error::TxProblem,
 };
 use sapwood_rules::{Policy, SpendRefusal, Verdict};
@@ -135,16 +135,9 @@ fn a_pruned_child_cannot_come_back() {
     apply(&mut model, 1, "b1", &[&parent]).unwrap();
     apply(&mut model, 0, "b2", &[&gone]).unwrap();
     grow_to(&mut model, 7);
-    let request = DeleteDue {
-        txids: vec![parent.txid, gone.txid],
-        context: context(7, 5, &[]),
-        check_children: true,
-        save_cursor: None,
-        spare_external: false,
-        permit: None,
-    };
+    let request = PruneRequest::records(vec![parent.txid, gone.txid], context(7, 5, &[]));
     let verdicts: Vec<bool> =
-        model.delete_due(&request).iter().map(|judged| judged.verdict.may_go()).collect();
+        model.prune(&request).judged.iter().map(|judged| judged.verdict.may_go()).collect();
     assert_eq!(verdicts, [false, true]);
     let CreateError::Inputs { inputs, .. } = only_failure(create(&mut model, &gone, 8)) else { panic!() };
     assert_eq!(inputs[0].refusal, SpendRefusal::SpenderPruned { by: by(&gone, 0), mined_at: Height(2) });

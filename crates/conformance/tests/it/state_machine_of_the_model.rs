@@ -62,6 +62,10 @@ fn a_store_that_loses_undo_records_is_noticed() {
 #[test]
 fn a_failing_sequence_is_made_short() {
     let faulty = Faulty(|model| _ = model.expire_preservations(Height::MAX, 9));
-    let failure = run_sequences(&faulty, 50, 60, 1).failure.expect("a failure");
-    assert!(failure.trace.len() <= 2, "a record and its preservation are enough: {failure}");
+    // How short it can get depends on which record is preserved: one that spends from others needs them too.
+    let failures: Vec<_> = (1..=10).filter_map(|seed| run_sequences(&faulty, 1, 60, seed).failure).collect();
+    let shortest = failures.iter().min_by_key(|failure| failure.trace.len()).expect("a failure");
+    assert!(shortest.trace.len() <= 2, "a record and its preservation are enough: {shortest}");
+    let longest = failures.iter().max_by_key(|failure| failure.trace.len()).expect("a failure");
+    assert!(longest.trace.len() <= 6, "{longest}");
 }

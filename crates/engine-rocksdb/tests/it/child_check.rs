@@ -6,10 +6,9 @@ use std::sync::{
 };
 
 use crate::harness::{options, raw::Raw};
-use bytes::Bytes;
 use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{ApplyOptions, DeleteDue, Faults, Ledger};
+use sapwood_ledger::{ApplyOptions, Faults, Ledger, PruneRequest};
 use sapwood_rules::{ChildEvidence, KeepReason, Verdict};
 use sapwood_types::{Block, FirstPage, Height, RecordHeader, Scratch, Tx};
 use tempfile::TempDir;
@@ -64,15 +63,11 @@ impl Scene {
         for height in last + 1..=DUE {
             apply(store, height, vec![]).await;
         }
-        let request = DeleteDue {
-            txids: vec![self.parent.txid],
-            context: context(DUE, RETENTION, &[]),
+        let request = PruneRequest {
             check_children,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
+            ..PruneRequest::records(vec![self.parent.txid], context(DUE, RETENTION, &[]))
         };
-        let verdict = store.delete_due(request).await.unwrap().remove(0).verdict;
+        let verdict = store.prune(request).await.unwrap().judged.remove(0).verdict;
         let kept = store.get(self.parent.txid).await.unwrap().is_some();
         assert_eq!(kept, !verdict.may_go());
         verdict

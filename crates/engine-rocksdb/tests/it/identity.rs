@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::harness::{options, raw::Raw, verify};
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{ApplyOptions, Counts, CreateRequest, DeleteDue, Ledger, StoreError};
+use sapwood_ledger::{ApplyOptions, Counts, CreateRequest, Ledger, PruneRequest, StoreError};
 use sapwood_types::{Block, Height, Tx};
 use tempfile::TempDir;
 
@@ -113,15 +113,8 @@ async fn a_store_that_retains() -> TempDir {
         apply(&store, height, if height == 10 { vec![spend(&coins[1])] } else { vec![] }).await;
     }
     let txids = vec![coins[0].txid];
-    let request = DeleteDue {
-        txids,
-        context: context(20, small().retention, &[]),
-        check_children: true,
-        save_cursor: None,
-        spare_external: false,
-        permit: None,
-    };
-    assert!(store.delete_due(request).await.unwrap()[0].verdict.may_go());
+    let request = PruneRequest::records(txids, context(20, small().retention, &[]));
+    assert!(store.prune(request).await.unwrap().judged[0].verdict.may_go());
     store.set_locked(vec![coins[2].txid], true).await.unwrap();
     store.preserve(vec![coins[3].txid, coins[4].txid], Height(50)).await.unwrap();
     store.create(vec![CreateRequest::unmined(spend(&coins[5]))], Height(20)).await.unwrap();

@@ -11,7 +11,7 @@ use std::{
 use crate::harness::options;
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, context, small, spent};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{ApplyOptions, DeleteDue, Faults, Ledger, StoreError};
+use sapwood_ledger::{ApplyOptions, Faults, Ledger, PruneRequest, StoreError};
 use sapwood_rules::{KeepReason, Verdict};
 use sapwood_types::{Block, Height, Tx};
 
@@ -104,21 +104,14 @@ async fn a_chunk_that_looks_in_the_midst_of_a_write_hears_of_it() {
     let judged = point.stop_at("prune-judged");
     let deleting = tokio::spawn({
         let store = store.clone();
-        let request = DeleteDue {
-            txids: vec![parent.txid],
-            context: context(30, 10, &[]),
-            check_children: true,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
-        async move { store.delete_due(request).await }
+        let request = PruneRequest::records(vec![parent.txid], context(30, 10, &[]));
+        async move { store.prune(request).await }
     });
     judged.arrived.recv().unwrap();
     writing.go.send(Ok(())).unwrap();
     assert_eq!(preserving.await.unwrap(), Ok(1));
     judged.go.send(Ok(())).unwrap();
-    let verdict = deleting.await.unwrap().unwrap().remove(0).verdict;
+    let verdict = deleting.await.unwrap().unwrap().judged.remove(0).verdict;
     assert_eq!(verdict, Verdict::Kept(KeepReason::Preserved { until: Height(1000) }));
     assert!(store.get(parent.txid).await.unwrap().is_some(), "it is preserved");
 }

@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use crate::harness::{options, raw::Raw, verify};
 use sapwood_conformance::fixtures::{block_hash, burn, coin, context, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
-use sapwood_ledger::{AddressIndexing, ApplyOptions, DeleteDue, Ledger};
-use sapwood_types::{Block, Height, Tx, TxId, TxRecord};
+use sapwood_ledger::{AddressIndexing, ApplyOptions, Ledger, PruneFrom, PruneRequest};
+use sapwood_types::{Block, Height, Tx, TxRecord};
 
 const BLOCKS: u32 = 40;
 const COINS: usize = 500;
@@ -39,23 +39,15 @@ async fn fill(store: &Ledger) -> Height {
 async fn prune(store: &Ledger, at: Height) -> usize {
     let mut pruned = 0;
     loop {
-        let due = store.due(at.minus(small().retention), None, 1000).await.unwrap();
-        let txids: Vec<TxId> = due.items.iter().map(|due| due.txid).collect();
-        if txids.is_empty() {
+        let (retention, context) = (small().retention, context(at.0, small().retention, &[]));
+        let request = PruneRequest::settled(PruneFrom::Cursor, at.minus(retention), 1000, context);
+        let outcome = store.prune(request).await.unwrap();
+        assert!(outcome.judged.iter().all(|judged| judged.verdict.may_go()));
+        pruned += outcome.judged.len();
+        if outcome.next.is_none() {
             store.prune_undo(None, at, usize::MAX).await.unwrap();
             return pruned;
         }
-        let request = DeleteDue {
-            txids,
-            context: context(at.0, small().retention, &[]),
-            check_children: true,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
-        let judged = store.delete_due(request).await.unwrap();
-        assert!(judged.iter().all(|judged| judged.verdict.may_go()));
-        pruned += judged.len();
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::harness::{options, raw::Raw, verify};
-use bytes::Bytes;
 use sapwood_conformance::fixtures::{block_hash, burn, child, coin, data_output, small};
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
 use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, VerifyReport};

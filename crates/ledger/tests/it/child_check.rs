@@ -2,7 +2,7 @@
 
 use sapwood_conformance::fixtures::{block_hash, burn, coin, context, mined_in};
 use sapwood_ledger::{
-    DeleteDue, MineRequest, RollbackMode,
+    MineRequest, PruneRequest, RollbackMode,
     engine::{Engine, Table},
 };
 use sapwood_rules::{ChildEvidence, KeepReason, Verdict};
@@ -51,15 +51,8 @@ async fn forged_parent_is_retained_because_its_child_disagrees() {
             world.apply(height, again.then(|| child.clone()).into_iter().collect()).await;
         }
         forge(&world, &parent, &child);
-        let request = DeleteDue {
-            txids: vec![parent.txid],
-            context: context(12, 5, &[]),
-            check_children: true,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        };
-        let verdict = ledger.delete_due(request).await.unwrap().remove(0).verdict;
+        let request = PruneRequest::records(vec![parent.txid], context(12, 5, &[]));
+        let verdict = ledger.prune(request).await.unwrap().judged.remove(0).verdict;
         let disagrees = KeepReason::ChildDisagrees {
             child: child.txid,
             remembered: Some(Height(2)),

@@ -1,9 +1,8 @@
 //! Phase 2: delete due records, in chunks.
 //!
 //! # Correctness
-//! A chunk is a page of the due index. Several are under way at a time, and each saves the cursor in the same write as its deletions:
-//! the end of its own page if all pages before it are done, else the end of the last page up to which all are. So the saved cursor
-//! never lies behind a page that is not done. It may go back when two chunks overtake each other, which costs a second look.
+//! The ledger goes through the list of settled records and saves its cursor in the same write as the deletions. The cursor waits before
+//! records whose body has to go first, and passes them in the write that deletes them.
 //!
 //! What is kept, because its body could not be deleted or a child disagrees, lies before the cursor then. So does a record that
 //! becomes due late: its preservation ended, or it was unlocked. They are found by the next job that looks through everything: the first
@@ -15,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::join_all, stream};
-use parking_lot::Mutex;
-use sapwood_ledger::{Cursor, DeleteDue, Judged, Permit, StoreError};
-use sapwood_rules::{KeepReason, PruneContext, Verdict};
+use futures_util::{StreamExt, stream};
+use sapwood_ledger::{Cursor, Judged, PruneFrom, PruneRequest, PruneWhat, StoreError};
+use sapwood_rules::{KeepReason, Verdict};
 use sapwood_types::{External, Height, TxId};
 use tokio::time::Instant;
 
@@ -36,43 +34,32 @@ const BODIES_AT_A_TIME: usize = 16;
 /// After so many failures in a row the object store is not asked again in this job.
 const BODY_FAILURES: u32 = 8;
 
-/// Pages that are worked on at the same time.
-struct Wave {
-    pages: Vec<Vec<TxId>>,
-    /// Where the listing goes on after each page. Only the last page of all has none.
-    ends: Vec<Option<Cursor>>,
-    done: Mutex<Vec<bool>>,
-}
-
-impl Wave {
-    /// How many pages are done before the first that is not.
-    fn done_first(&self) -> usize {
-        self.done.lock().iter().take_while(|done| **done).count()
-    }
-
-    /// The end of the last page up to which all are done, if `writing` is done too.
-    fn done_up_to(&self, writing: Option<usize>) -> Option<Cursor> {
-        let done = self.done.lock();
-        let all_done = (0..done.len()).take_while(|page| done[*page] || Some(*page) == writing);
-        all_done.filter_map(|page| self.ends[page].clone()).last()
-    }
-}
-
-/// What became of a chunk, as far as it got.
+/// What became of a stretch of due records, as far as it got.
 #[derive(Default)]
-struct ChunkDone {
+struct Done {
     judged: Vec<Judged>,
+    /// How many of them do not come again.
+    done: usize,
     bodies_deleted: u64,
+    /// Where the list goes on. `None` at its end.
+    next: Option<Cursor>,
     /// Why it did not come to its end. `None` if it did.
     error: Option<StoreError>,
 }
 
+impl Done {
+    /// Adds records that do not come again.
+    fn come(&mut self, judged: Vec<Judged>) {
+        self.done += judged.len();
+        self.judged.splice(0..0, judged);
+    }
+}
+
 impl Run<'_> {
     pub(super) async fn delete_due(&mut self, sweep: &mut Sweep, pacer: &mut Pacer) -> Result<(), Halt> {
-        if self.whole {
-            sweep.position = None;
-        }
-        if sweep.position.is_none() {
+        let position = self.shared.store.prune_cursor().await?;
+        let mut from = if self.whole { PruneFrom::Oldest } else { PruneFrom::Cursor };
+        if self.whole || position.is_none() {
             sweep.look_back = false;
             (sweep.seen, sweep.complete) = (Retained::default(), false);
         }
@@ -93,38 +80,39 @@ impl Run<'_> {
             self.note(&situation);
             let Some(up_to) = situation.settled_up_to() else { return Ok(()) };
             let full_speed = pacer.full_speed(&self.shared.store).await?;
-            let width = if full_speed { self.shared.options.parallel_chunks } else { 1 };
+            let chunks = if full_speed { self.shared.options.parallel_chunks } else { 1 };
             let started = Instant::now();
-            let wave = self.list(up_to, sweep.position.clone(), width).await?;
-            let last = wave.ends.last().is_none_or(Option::is_none);
-            let (context, permit) = (situation.context(), self.permit());
-            let chunks = (0..wave.pages.len())
-                .map(|page| chunk(self.shared, &wave, page, &context, &permit, &body_failures));
-            let (mut failed, mut stopped) = (None, false);
-            let done = join_all(chunks).await;
-            let done_first = wave.done_first();
-            for (page, mut done) in done.into_iter().enumerate() {
-                match done.error.take() {
-                    None => {}
-                    Some(StoreError::Stopped { .. }) => stopped = true,
-                    Some(error) => failed = Some(error),
-                }
-                // What lies behind a page that is not done is looked at again.
-                self.count(done, (page < done_first).then_some(&mut sweep.seen));
-            }
+            let per_write = self.shared.options.chunk_records;
+            let what = PruneWhat::Settled { from: from.clone(), up_to, limit: per_write * chunks, per_write };
+            let request = PruneRequest {
+                what,
+                check_children: self.shared.options.child_check,
+                spare_external: true,
+                permit: Some(self.permit()),
+                ..PruneRequest::records(Vec::new(), situation.context())
+            };
+            let mut done = prune(self.shared, request, &body_failures).await;
+            let (next, error) = (done.next.take(), done.error.take());
+            let looked_at = done.judged.len();
+            self.count(done, &mut sweep.seen);
             drop(deleting);
-            sweep.position = wave.done_up_to(None).or(sweep.position.take());
-            *self.shared.position.lock() = sweep.position.clone();
             self.tell();
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
-            if stopped {
+            match error {
+                None => {}
                 // If it may go on again by now, what was not done is looked at again.
-                continue;
+                Some(StoreError::Stopped { .. }) => {
+                    // Where nothing was done the cursor has not moved, and the look has not begun.
+                    if looked_at > 0 {
+                        from = PruneFrom::Cursor;
+                    }
+                    continue;
+                }
+                Some(error) => return Err(error.into()),
             }
+            from = PruneFrom::Cursor;
+            let last = next.is_none();
             sweep.complete |= last;
-            if last && sweep.position.is_none() {
+            if last && self.shared.store.prune_cursor().await?.is_none() {
                 *self.shared.looked_up_to.lock() = Some(up_to);
             }
             if sweep.complete {
@@ -174,27 +162,11 @@ impl Run<'_> {
         self.check_time()
     }
 
-    /// Up to `width` pages of due records.
-    async fn list(&self, up_to: Height, mut after: Option<Cursor>, width: usize) -> Result<Wave, StoreError> {
-        let (mut pages, mut ends) = (Vec::new(), Vec::new());
-        for _ in 0..width {
-            let page = self.shared.store.due(up_to, after, self.shared.options.chunk_records).await?;
-            pages.push(page.items.into_iter().map(|record| record.txid).collect());
-            ends.push(page.next.clone());
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        let done = Mutex::new(vec![false; pages.len()]);
-        Ok(Wave { pages, ends, done })
-    }
-
-    fn count(&mut self, done: ChunkDone, mut seen: Option<&mut Retained>) {
+    fn count(&mut self, done: Done, seen: &mut Retained) {
         let metrics = &self.shared.metrics;
         self.counts.bodies_deleted += done.bodies_deleted;
         metrics.bodies_deleted.inc_by(done.bodies_deleted);
-        for judged in done.judged {
+        for (number, judged) in done.judged.into_iter().enumerate() {
             self.counts.looked_at += 1;
             match judged.verdict {
                 Verdict::MayGo { .. } => {
@@ -206,7 +178,7 @@ impl Run<'_> {
                 Verdict::Gone => self.counts.gone += 1,
                 Verdict::Kept(reason) => {
                     self.counts.keep(reason.label());
-                    if let Some(seen) = &mut seen {
+                    if number < done.done {
                         seen.note(&reason);
                     }
                     metrics.kept(reason.label());
@@ -217,65 +189,46 @@ impl Run<'_> {
     }
 }
 
-/// Deletes the records of one page that may go: the bodies first.
-async fn chunk(
-    shared: &Shared,
-    wave: &Wave,
-    page: usize,
-    context: &PruneContext,
-    permit: &Permit,
-    body_failures: &AtomicU32,
-) -> ChunkDone {
+/// Deletes the records of a stretch that may go, those with a body outside after their bodies.
+async fn prune(shared: &Shared, request: PruneRequest, body_failures: &AtomicU32) -> Done {
     let started = Instant::now();
-    let mut done = ChunkDone::default();
-    let txids = &wave.pages[page];
-    if !txids.is_empty() {
-        let request = DeleteDue {
-            txids: txids.clone(),
-            context: *context,
-            check_children: shared.options.child_check,
-            save_cursor: wave.done_up_to(Some(page)),
-            spare_external: true,
-            permit: Some(permit.clone()),
-        };
-        if let Err(error) = delete_chunk(shared, request, permit, body_failures, &mut done).await {
-            done.error = Some(error);
-            return done;
-        }
+    let outcome = match shared.store.prune(request.clone()).await {
+        Ok(outcome) => outcome,
+        Err(error) => return Done { error: Some(error), ..Done::default() },
+    };
+    if !outcome.judged.is_empty() {
         shared.metrics.batch_took(started.elapsed());
     }
-    wave.done.lock()[page] = true;
-    done
-}
-
-async fn delete_chunk(
-    shared: &Shared,
-    request: DeleteDue,
-    permit: &Permit,
-    body_failures: &AtomicU32,
-    done: &mut ChunkDone,
-) -> Result<(), StoreError> {
-    let judged = shared.store.delete_due(request.clone()).await?;
     let waits_for_body = |judged: &Judged| judged.verdict == Verdict::Kept(KeepReason::BodyFirst);
-    let (large, judged): (Vec<_>, Vec<_>) = judged.into_iter().partition(waits_for_body);
-    done.judged = judged;
-    if large.is_empty() {
-        return Ok(());
+    let spared: Vec<TxId> =
+        outcome.judged.iter().filter(|judged| waits_for_body(judged)).map(|judged| judged.txid).collect();
+    let spared_behind = outcome.judged[outcome.done..].iter().filter(|judged| waits_for_body(judged)).count();
+    let mut judged = outcome.judged;
+    judged.retain(|judged| !waits_for_body(judged));
+    let done = outcome.done - (spared.len() - spared_behind);
+    let (next, error) = (outcome.next, outcome.stopped_by);
+    let mut done = Done { judged, done, bodies_deleted: 0, next, error };
+    // After a failed write no body is deleted: the record behind it could not be.
+    if spared.is_empty() || done.error.is_some() {
+        return done;
     }
-    if !permit.is_given() {
-        return Err(StoreError::Stopped { doing: "deleting bodies" });
+    if request.permit.as_ref().is_some_and(|permit| !permit.is_given()) {
+        done.error = Some(StoreError::Stopped { doing: "deleting bodies" });
+        return done;
     }
-    let large = large.iter().map(|judged| judged.txid).collect();
-    delete_with_bodies(shared, large, request, body_failures, done).await
+    if let Err(error) = delete_with_bodies(shared, spared, request, body_failures, &mut done).await {
+        done.error = Some(error);
+    }
+    done
 }
 
 /// Deletes records whose body lives outside: the bodies, then those records whose body is gone.
 async fn delete_with_bodies(
     shared: &Shared,
     large: Vec<TxId>,
-    chunk: DeleteDue,
+    request: PruneRequest,
     body_failures: &AtomicU32,
-    done: &mut ChunkDone,
+    done: &mut Done,
 ) -> Result<(), StoreError> {
     // Nothing else touches those bodies while the claim lives.
     let _claim = match &shared.bodies {
@@ -283,18 +236,20 @@ async fn delete_with_bodies(
         None => None,
     };
     // Judged again under the claim: a block may have mined one of them before.
-    let judged = shared.store.judge(large, chunk.context, chunk.check_children).await?;
+    let judged = shared.store.judge(large, request.context, request.check_children).await?;
     let (may_go, retained): (Vec<_>, Vec<_>) = judged.into_iter().partition(|judged| judged.verdict.may_go());
-    done.judged.extend(retained);
+    done.come(retained);
     let (with_body, without): (Vec<_>, Vec<_>) =
         may_go.into_iter().partition(|judged| judged.external.is_some());
     let (bodies_gone, kept) = delete_bodies(shared, with_body, body_failures).await;
-    done.judged.extend(kept);
+    done.come(kept);
     done.bodies_deleted += bodies_gone.len() as u64;
     let txids = bodies_gone.iter().copied().chain(without.iter().map(|judged| judged.txid)).collect();
-    // Whatever happens to the chain now: without their bodies these records are of no use. The store still judges each.
-    let request = DeleteDue { txids, spare_external: false, permit: None, ..chunk };
-    let judged = shared.store.delete_due(request).await?;
+    // Whatever happens to the chain now: without their bodies these records are of no use. The store still judges each. The cursor waited
+    // before them and passes them with this write.
+    let what = PruneWhat::Records { txids, cursor: done.next.clone() };
+    let request = PruneRequest { what, spare_external: false, permit: None, ..request };
+    let judged = shared.store.prune(request).await?.judged;
     for judged in &judged {
         if let (true, Verdict::Kept(reason)) = (bodies_gone.contains(&judged.txid), &judged.verdict) {
             // It was locked or preserved between two looks. It was due, so its body may be found in a persisted block.
@@ -302,7 +257,7 @@ async fn delete_with_bodies(
             shared.metrics.failed("body_of_kept_record");
         }
     }
-    done.judged.extend(judged);
+    done.come(judged);
     Ok(())
 }
 
@@ -356,30 +311,4 @@ async fn delete_body(
     shared.metrics.failed("external_body");
     tracing::warn!(%txid, %error, "an external body could not be deleted; its record stays");
     Err(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    #[test]
-    fn the_cursor_never_passes_a_page_that_is_not_done() {
-        let end = |number: u8| Some(Cursor(Bytes::from(vec![number])));
-        let wave = Wave {
-            pages: vec![vec![]; 4],
-            ends: vec![end(0), end(1), end(2), None],
-            done: Mutex::new(vec![false; 4]),
-        };
-        assert_eq!(wave.done_up_to(Some(2)), None, "pages 0 and 1 are not done");
-        wave.done.lock()[2] = true;
-        assert_eq!(wave.done_up_to(Some(0)), end(0));
-        wave.done.lock()[0] = true;
-        assert_eq!(wave.done_up_to(Some(3)), end(0), "page 1 is not done");
-        assert_eq!(wave.done_up_to(Some(1)), end(2), "with page 1 all up to 2 are done");
-        wave.done.lock()[1] = true;
-        wave.done.lock()[3] = true;
-        assert_eq!(wave.done_up_to(None), end(2), "the last page has no end to go on from");
-    }
 }

@@ -77,11 +77,9 @@ impl<E: Into<RunError>> From<E> for Halt {
     }
 }
 
-/// How far the due index has been looked through. Lives longer than a job.
+/// What a look through the due index found. Lives longer than a job. How far it got, the ledger knows.
 pub(crate) struct Sweep {
-    /// Where the next job goes on: all before it has been looked at.
-    pub(crate) position: Option<Cursor>,
-    /// What lies before the position has to be looked at again: a record that was kept, or became due late, is there.
+    /// What lies before the ledger's cursor has to be looked at again: a record that was kept, or became due late, is there.
     pub(crate) look_back: bool,
     /// What was retained since the look began at the first record.
     seen: Retained,
@@ -92,7 +90,7 @@ pub(crate) struct Sweep {
 impl Sweep {
     /// A sweep that goes on where an earlier process was.
     pub(crate) fn resume(position: Option<Cursor>) -> Self {
-        Sweep { look_back: position.is_some(), position, seen: Retained::default(), complete: false }
+        Sweep { look_back: position.is_some(), seen: Retained::default(), complete: false }
     }
 }
 

@@ -76,8 +76,6 @@ pub(crate) struct Shared {
     pub(crate) stopped: watch::Sender<bool>,
     /// What the running job does.
     pub(crate) phase: Mutex<Option<Phase>>,
-    /// How far the due index has been looked through.
-    pub(crate) position: Mutex<Option<Cursor>>,
     /// Preservations that this pruner made.
     pub(crate) preserved: Mutex<Preserved>,
     /// Held from reading preservations to changing them, so that the pruner never takes those of another caller for its own.
@@ -137,7 +135,6 @@ impl Shared {
             stopping: watch::channel(false).0,
             stopped: watch::channel(false).0,
             phase: Mutex::new(None),
-            position: Mutex::new(position.clone()),
             preserved: Mutex::default(),
             preserving: tokio::sync::Mutex::default(),
             next_body_part: AtomicU8::new(0),

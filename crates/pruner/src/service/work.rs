@@ -43,7 +43,6 @@ async fn do_job(shared: &Arc<Shared>, request: Request, sweep: &mut Sweep, pacer
     let result = tokio::time::timeout(timeout, run.execute(sweep, pacer)).await;
     let result = result.unwrap_or(Err(Halt::Fail(RunError::TimedOut { after: timeout })));
     *shared.phase.lock() = None;
-    *shared.position.lock() = sweep.position.clone();
     shared.metrics.running.set(0);
     shared.totals.lock().add(run.counts(), run.durations());
     shared.jobs.update(request.job, |job| {

@@ -5,10 +5,9 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
-use sapwood_ledger::{ApplyOptions, Cursor, DeleteDue, DueRecord, Ledger, Page};
+use sapwood_ledger::{ApplyOptions, Ledger, PruneFrom, PruneRequest, PruneWhat};
 use sapwood_rules::{Policy, PruneContext, lifecycle::due_up_to};
 use sapwood_types::{Block, Height, TxId};
-use tokio::task::JoinSet;
 
 use super::{Shape, workload::Workload};
 
@@ -86,69 +85,42 @@ async fn tip(store: &Ledger) -> anyhow::Result<Height> {
     Ok(store.last_applied().await?.context("no block was applied")?.height)
 }
 
-/// Up to `limit` records that may be deleted by their rule at the current height.
-async fn due(store: &Ledger, after: Option<Cursor>, limit: usize) -> anyhow::Result<Page<DueRecord>> {
-    match due_up_to(tip(store).await?, RETENTION) {
-        Some(up_to) => Ok(store.due(up_to, after, limit).await?),
-        None => Ok(Page::new(Vec::new(), None)),
-    }
-}
-
-/// Deletes records, all of which are due.
-async fn delete(
+/// Deletes the next `limit` records that may be deleted by their rule at the current height. Returns how many, and whether there are more.
+async fn prune(
     store: &Ledger,
-    current: Height,
-    records: &[DueRecord],
+    from: PruneFrom,
+    limit: usize,
     check_children: bool,
-) -> anyhow::Result<u64> {
-    let txids = records.iter().map(|record| record.txid).collect();
-    let context = PruneContext { current, safe: Some(current), retention: RETENTION };
-    let judged = store
-        .delete_due(DeleteDue {
-            txids,
-            context,
-            check_children,
-            save_cursor: None,
-            spare_external: false,
-            permit: None,
-        })
-        .await?;
-    let kept = judged.iter().find(|judged| !judged.verdict.may_go());
-    anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
-    Ok(judged.len() as u64)
-}
-
-/// One turn of a pruner that has to catch up: lists the next due records and deletes them, several chunks at a time. Returns
-/// how many went, and where the next turn begins.
-pub(super) async fn prune_turn(
-    store: &Ledger,
-    after: Option<Cursor>,
-    check_children: bool,
-) -> anyhow::Result<(u64, Option<Cursor>)> {
-    let page = due(store, after, PRUNE_CHUNK * CHUNKS_IN_FLIGHT).await?;
+) -> anyhow::Result<(u64, bool)> {
     let current = tip(store).await?;
-    let mut chunks = JoinSet::new();
-    for chunk in page.items.chunks(PRUNE_CHUNK) {
-        let (store, chunk) = (store.clone(), chunk.to_vec());
-        chunks.spawn(async move { delete(&store, current, &chunk, check_children).await });
+    let Some(up_to) = due_up_to(current, RETENTION) else { return Ok((0, false)) };
+    let context = PruneContext { current, safe: Some(current), retention: RETENTION };
+    let what = PruneWhat::Settled { from, up_to, limit, per_write: PRUNE_CHUNK };
+    let request = PruneRequest { what, check_children, ..PruneRequest::records(Vec::new(), context) };
+    let outcome = store.prune(request).await?;
+    if let Some(error) = outcome.stopped_by {
+        return Err(error.into());
     }
-    let mut pruned = 0;
-    while let Some(chunk) = chunks.join_next().await {
-        pruned += chunk??;
-    }
-    Ok((pruned, page.next))
+    let kept = outcome.judged.iter().find(|judged| !judged.verdict.may_go());
+    anyhow::ensure!(kept.is_none(), "a due record was not deleted: {kept:?}");
+    Ok((outcome.judged.len() as u64, outcome.next.is_some()))
+}
+
+/// One turn of a pruner that has to catch up: deletes the next due records, several chunks at a time. Returns how many, and whether there
+/// are more.
+pub(super) async fn prune_turn(store: &Ledger, check_children: bool) -> anyhow::Result<(u64, bool)> {
+    prune(store, PruneFrom::Cursor, PRUNE_CHUNK * CHUNKS_IN_FLIGHT, check_children).await
 }
 
 /// Deletes everything that is due, a chunk at a time, as a pruner that keeps up does beside the blocks. Returns how many
 /// records went.
 pub(super) async fn prune_all(store: &Ledger) -> anyhow::Result<u64> {
-    let mut pruned = 0;
-    let mut after = None;
+    let (mut pruned, mut from) = (0, PruneFrom::Oldest);
     loop {
-        let page = due(store, after, PRUNE_CHUNK).await?;
-        pruned += delete(store, tip(store).await?, &page.items, true).await?;
-        after = page.next;
-        if after.is_none() {
+        let (records, more) = prune(store, from, PRUNE_CHUNK, true).await?;
+        pruned += records;
+        from = PruneFrom::Cursor;
+        if !more {
             return Ok(pruned);
         }
     }

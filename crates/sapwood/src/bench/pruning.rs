@@ -40,16 +40,14 @@ impl Pruned {
 /// finds nothing in memory, counts for neither.
 pub(super) async fn with_and_without_check(chain: &BenchChain) -> anyhow::Result<(Pruned, Pruned)> {
     let (mut with, mut without) = (Pruned::default(), Pruned::default());
-    let mut after = None;
     for turn in 0.. {
         let check = turn % 2 == 0;
         let started = Instant::now();
-        let (records, next) = prune_turn(&chain.store, after, check).await?;
+        let (records, more) = prune_turn(&chain.store, check).await?;
         if turn > 0 {
             if check { &mut with } else { &mut without }.add(records, started.elapsed());
         }
-        after = next;
-        if after.is_none() {
+        if !more {
             break;
         }
     }

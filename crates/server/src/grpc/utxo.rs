@@ -4,8 +4,8 @@ use bytes::Bytes;
 use prost::Message;
 use sapwood_chain::Chain;
 use sapwood_ledger::{
-    AddressKind, AddressQuery, BatchError, BatchResult, Cursor, Ledger, MineRequest, Order, StoreError,
-    Utxo as StoredUtxo, error::ItemError,
+    AddressKind, AddressQuery, BatchError, BatchResult, ConflictError, Cursor, Ledger, MineRequest, Order,
+    StoreError, Utxo as StoredUtxo,
 };
 use sapwood_pruner::PrunerHandle;
 use sapwood_rules::SpendStatus;
@@ -54,7 +54,7 @@ impl UtxoService {
 }
 
 /// Items that failed, or the status that ends the call.
-fn failed<E: AsProblem + ItemError>(error: BatchError<E>) -> Result<Vec<Problem>, Status> {
+fn failed<E: AsProblem>(error: BatchError<E>) -> Result<Vec<Problem>, Status> {
     match error {
         BatchError::Store(error) => Err(store_status(&error)),
         BatchError::Items { failed, .. } => {
@@ -65,7 +65,7 @@ fn failed<E: AsProblem + ItemError>(error: BatchError<E>) -> Result<Vec<Problem>
     }
 }
 
-fn batch<E: AsProblem + ItemError>(total: usize, result: BatchResult<(), E>) -> Answer<BatchResponse> {
+fn batch<E: AsProblem>(total: usize, result: BatchResult<(), E>) -> Answer<BatchResponse> {
     let failed = result.map_or_else(failed, |()| Ok(Vec::new()))?;
     Ok(Response::new(BatchResponse { succeeded: (total - failed.len()) as u32, failed }))
 }
@@ -279,10 +279,8 @@ impl Utxo for UtxoService {
         let height = height(request.height, "height")?;
         match self.store.resolve_conflicts(winners, height).await {
             Ok(losers) => Ok(Response::new(ResolveConflictsResponse { losers: txids(&losers) })),
-            Err(error) => Err(match error.into_store() {
-                Ok(error) => store_status(&error),
-                Err(error) => precondition(&error.as_problem()),
-            }),
+            Err(ConflictError::Store(error)) if !error.is_of_one_record() => Err(store_status(&error)),
+            Err(error) => Err(precondition(&error.as_problem())),
         }
     }
 

@@ -54,7 +54,7 @@ enum Kind {
     Delete,
     RollBack,
     SetPolicy,
-    DeleteDue,
+    Prune,
     PruneUndo,
 }
 
@@ -78,7 +78,7 @@ const KINDS: [(Kind, u32); 21] = [
     (Kind::Delete, 4),
     (Kind::RollBack, 6),
     (Kind::SetPolicy, 2),
-    (Kind::DeleteDue, 11),
+    (Kind::Prune, 11),
     (Kind::PruneUndo, 2),
 ];
 
@@ -160,7 +160,7 @@ impl Generator {
             Kind::EndPreservations => Plan::Fixed(self.end_preservations(model)),
             Kind::Delete => Plan::Fixed(self.delete(model)),
             Kind::SetPolicy => Plan::Fixed(self.set_policy(succeed)),
-            Kind::DeleteDue => Plan::Fixed(self.delete_due(model)),
+            Kind::Prune => Plan::Fixed(self.prune(model)),
             Kind::PruneUndo => Plan::Fixed(self.prune_undo(model)),
         }
     }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use sapwood_ledger::{
-    CreateRequest, Cursor, DeleteDue, MineRequest, Reassign, SpendInput, SpendRequest, Unspend,
+    CreateRequest, Cursor, MineRequest, PruneFrom, PruneRequest, PruneWhat, Reassign, SpendInput,
+    SpendRequest, Unspend,
 };
 use sapwood_rules::{Policy, spendability::SpendOverrides};
 use sapwood_types::{External, Height, MinedIn, OutPoint, Slot, Spender, TxId, TxRecord, UtxoHash};
@@ -269,7 +270,17 @@ impl Generator {
         Op::SetPolicy { policy }
     }
 
-    pub(super) fn delete_due(&mut self, model: &Model) -> Op {
+    pub(super) fn prune(&mut self, model: &Model) -> Op {
+        let what = if self.rng.chance(60) { self.records(model) } else { self.settled(model) };
+        let context = look::context(&mut self.rng, model);
+        let rng = &mut self.rng;
+        let (check_children, spare_external, dry_run) = (rng.chance(50), rng.chance(30), rng.chance(10));
+        Op::Prune {
+            request: PruneRequest { what, context, check_children, spare_external, dry_run, permit: None },
+        }
+    }
+
+    fn records(&mut self, model: &Model) -> PruneWhat {
         let mut txids: Vec<TxId> = model.due(Height::MAX).into_iter().map(|due| due.txid).collect();
         let keep = self.rng.between(1, 6) as usize;
         while txids.len() > keep {
@@ -278,13 +289,23 @@ impl Generator {
         if self.rng.chance(30) || txids.is_empty() {
             txids.extend(self.some(model, 2, |_| true));
         }
-        let context = look::context(&mut self.rng, model);
+        let cursor = self.rng.chance(30).then(|| Cursor(Bytes::copy_from_slice(&self.rng.bytes::<5>())));
+        PruneWhat::Records { txids, cursor }
+    }
+
+    fn settled(&mut self, model: &Model) -> PruneWhat {
+        let tip = model.last_applied().map_or(self.base, |last| last.height);
         let rng = &mut self.rng;
-        let save_cursor = rng.chance(50).then(|| Cursor(Bytes::copy_from_slice(&rng.bytes::<5>())));
-        let (check_children, spare_external) = (rng.chance(50), rng.chance(30));
-        Op::DeleteDue {
-            request: DeleteDue { txids, context, check_children, save_cursor, spare_external, permit: None },
-        }
+        let from = match rng.below(4) {
+            0 => PruneFrom::Oldest,
+            1 => PruneFrom::After(Cursor(Bytes::copy_from_slice(
+                &tip.minus(rng.between(0, 8)).0.to_be_bytes(),
+            ))),
+            _ => PruneFrom::Cursor,
+        };
+        let up_to = if rng.chance(20) { Height::MAX } else { tip.minus(rng.between(0, 8)) };
+        let (limit, per_write) = (rng.between(1, 8) as usize, rng.between(1, 4) as usize);
+        PruneWhat::Settled { from, up_to, limit, per_write }
     }
 
     pub(super) fn prune_undo(&mut self, model: &Model) -> Op {

@@ -7,7 +7,7 @@ use sapwood_conformance::{
     model::Model,
     state_machine::{op::Op, rng::Rng},
 };
-use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, DeleteDue, RollbackMode};
+use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, PruneRequest, PruneWhat, RollbackMode};
 use sapwood_rules::{Policy, PruneContext};
 use sapwood_types::{
     AddressHash, Block, BlockHash, Height, Input, OutPoint, Output, Slot, Tx, TxId, TxRecord,
@@ -187,14 +187,11 @@ impl Chain {
         let cursor = Cursor(Bytes::copy_from_slice(&self.rng.bytes::<36>()));
         let save_cursor = self.rng.chance(70).then_some(cursor);
         let check_children = self.rng.chance(50);
-        Op::DeleteDue {
-            request: DeleteDue {
-                txids,
-                context,
+        Op::Prune {
+            request: PruneRequest {
+                whatPruneWhat::Records { txids: txids, cursor: save_cursor },
                 check_children,
-                save_cursor,
-                spare_external: false,
-                permit: None,
+                ..PruneRequest::records(vec![], context)
             },
         }
     }

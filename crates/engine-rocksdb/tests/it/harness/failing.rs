@@ -7,8 +7,8 @@ use std::sync::{
 
 use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
 use sapwood_ledger::{
-    AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, DeleteDue, Faults,
-    MineRequest, RollbackError, RollbackMode, StoreError,
+    AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, Faults, MineRequest,
+    PruneRequest, RollbackError, RollbackMode, StoreError,
 };
 use sapwood_rules::PruneContext;
 use sapwood_types::{Block, BlockHash, Height, MinedIn};
@@ -56,13 +56,13 @@ pub(crate) fn store_error(outcome: &Outcome) -> Option<&StoreError> {
         | Outcome::Apply(Err(ApplyError::Store(error)))
         | Outcome::ApplyRun(AppliedBlocks { refused: Some(ApplyError::Store(error)), .. })
         | Outcome::RollBack(Err(RollbackError::Store(error)))
-        | Outcome::Judged(Err(error))
+        | Outcome::Prune(Err(error))
         | Outcome::Count(Err(error)) => Some(error),
         Outcome::Resolve(_)
         | Outcome::Apply(_)
         | Outcome::ApplyRun(_)
         | Outcome::RollBack(_)
-        | Outcome::Judged(_)
+        | Outcome::Prune(_)
         | Outcome::Count(_)
         | Outcome::Policy(_) => None,
     }
@@ -93,16 +93,7 @@ pub(crate) fn every_write() -> Vec<Op> {
         Op::ApplyBlock { block: Arc::new(block.clone()), options: ApplyOptions::default() },
         Op::ApplyBlocks { blocks: vec![(Arc::new(block), ApplyOptions::default())] },
         Op::RollBack { target: None, mode: RollbackMode::Node },
-        Op::DeleteDue {
-            request: DeleteDue {
-                txids: vec![],
-                context,
-                check_children: true,
-                save_cursor: None,
-                spare_external: false,
-                permit: None,
-            },
-        },
+        Op::Prune { request: PruneRequest::records(vec![], context) },
         Op::PruneUndo { below: height },
     ]
 }

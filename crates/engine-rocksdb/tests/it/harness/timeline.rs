@@ -13,7 +13,7 @@ use sapwood_conformance::{
         outcome::Outcome,
     },
 };
-use sapwood_ledger::digest::StateDigest;
+use sapwood_ledger::{PruneWhat, digest::StateDigest};
 use sapwood_rules::Policy;
 use sapwood_types::{Height, TxId};
 
@@ -93,8 +93,14 @@ fn unforgetting(plan: Plan, model: &Model, number: u64) -> Op {
     let mut op = plan.resolve(model);
     match &mut op {
         Op::SetPolicy { policy } => policy.retention = NOTHING_IS_FORGOTTEN,
-        Op::DeleteDue { request } if request.context.retention == NOTHING_IS_FORGOTTEN => {
-            request.context.retention = 2 + (number % 5) as u32;
+        Op::Prune { request } => {
+            if request.context.retention == NOTHING_IS_FORGOTTEN {
+                request.context.retention = 2 + (number % 5) as u32;
+            }
+            // All in one write: a kill leaves an operation done or not.
+            if let PruneWhat::Settled { limit, per_write, .. } = &mut request.what {
+                *per_write = *limit;
+            }
         }
         _ => {}
     }

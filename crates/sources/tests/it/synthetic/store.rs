@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use sapwood_conformance::{Store, model::ModelStore};
-use sapwood_ledger::{ApplyOptions, CreateRequest, DeleteDue, RollbackMode};
+use sapwood_ledger::{ApplyOptions, CreateRequest, PruneFrom, PruneRequest, RollbackMode};
 use sapwood_rules::{Policy, PruneContext, lifecycle::due_up_to};
 use sapwood_sources::synthetic::{Outcome, Step, SyntheticChain, SyntheticOptions};
 use sapwood_types::{Block, Height, TxId};
@@ -49,18 +49,9 @@ async fn tell_node(store: &ModelStore, step: &Step, tip: Option<Height>) -> BTre
 /// Deletes what is due. Returns how many records went.
 async fn prune(store: &ModelStore, current: Height) -> usize {
     let Some(up_to) = due_up_to(current, RETENTION) else { return 0 };
-    let due = store.due(up_to, None, usize::MAX).await.unwrap();
-    let txids = due.items.iter().map(|record| record.txid).collect();
     let context = PruneContext { current, safe: Some(current), retention: RETENTION };
-    let request = DeleteDue {
-        txids,
-        context,
-        check_children: true,
-        save_cursor: None,
-        spare_external: false,
-        permit: None,
-    };
-    let judged = store.delete_due(request).await.unwrap();
+    let request = PruneRequest::settled(PruneFrom::Oldest, up_to, usize::MAX, context);
+    let judged = store.prune(request).await.unwrap().judged;
     judged.iter().filter(|judged| judged.verdict.may_go()).count()
 }
 
