@@ -289,7 +289,7 @@ impl Core {
                         spared = true;
                         Verdict::Kept(KeepReason::BodyFirst)
                     }
-                    verdict => match self.delete(set, deleted, case) {
+                    verdict => match delete(set, deleted, case) {
                         Ok(()) => {
                             gone.insert(txid);
                             verdict.clone()
@@ -304,15 +304,6 @@ impl Core {
             done(change, spared);
             Ok::<_, Stop<StoreError>>(judged)
         })
-    }
-
-    /// Deletes a record that may go.
-    fn delete(&self, set: &mut WorkingSet, deleted: &mut Vec<(TxId, Deleted)>, case: &Case) -> Access<()> {
-        let txid = case.judged.txid;
-        let Some(header) = &case.plain else { return set.attempt(|set| preserve::prune(set, txid)) };
-        let further_pages = further_pages(header.head.output_count);
-        deleted.push((txid, Deleted { further_pages, derived: Derived::of(header.view()) }));
-        Ok(())
     }
 
     /// Works off the first entries of the list of preservations. Each one leaves the list, whatever is behind it: whoever goes on
@@ -394,6 +385,15 @@ impl Core {
             Ok::<_, Stop<StoreError>>(UndoDropped { dropped: change.undone.len() as u64, next })
         })
     }
+}
+
+/// Deletes a record that may go.
+fn delete(set: &mut WorkingSet, deleted: &mut Vec<(TxId, Deleted)>, case: &Case) -> Access<()> {
+    let txid = case.judged.txid;
+    let Some(header) = &case.plain else { return set.attempt(|set| preserve::prune(set, txid)) };
+    let further_pages = further_pages(header.head.output_count);
+    deleted.push((txid, Deleted { further_pages, derived: Derived::of(header.view()) }));
+    Ok(())
 }
 
 /// Does `count` things, up to `cores` of them at a time. Returns what came of each, in order.

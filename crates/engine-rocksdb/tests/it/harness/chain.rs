@@ -189,7 +189,7 @@ impl Chain {
         let check_children = self.rng.chance(50);
         Op::Prune {
             request: PruneRequest {
-                whatPruneWhat::Records { txids: txids, cursor: save_cursor },
+                what: PruneWhat::Records { txids, cursor: save_cursor },
                 check_children,
                 ..PruneRequest::records(vec![], context)
             },
