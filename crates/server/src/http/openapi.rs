@@ -4,7 +4,7 @@ use axum::Json;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        RefOr, Schema,
+        AnyOfBuilder, ObjectBuilder, RefOr, Schema,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
@@ -55,12 +55,24 @@ impl Modify for Tokens {
 
 struct PartsOfOthers;
 
-/// A hold is part of its status, which has more fields. That a request with unknown fields is refused cannot be said of both.
+/// What a derived schema cannot say of a type whose fields are among those of another.
 impl Modify for PartsOfOthers {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let schemas = openapi.components.get_or_insert_default().schemas.get_mut("Hold");
-        if let Some(RefOr::T(Schema::Object(hold))) = schemas {
+        let schemas = &mut openapi.components.get_or_insert_default().schemas;
+        // A hold is part of its status, which has more fields. That a request with unknown fields is refused cannot be said of both.
+        if let Some(RefOr::T(Schema::Object(hold))) = schemas.get_mut("Hold") {
             hold.additional_properties = None;
+        }
+        // The fields of a set that is not known are absent, not null.
+        if let Some(RefOr::T(Schema::AllOf(view))) = schemas.get_mut("UtxoSetView") {
+            for item in &mut view.items {
+                if let RefOr::T(Schema::OneOf(set)) = item
+                    && let Some(set) = set.items.iter().find(|item| matches!(item, RefOr::Ref(_)))
+                {
+                    let or_none = AnyOfBuilder::new().item(set.clone()).item(ObjectBuilder::new());
+                    *item = RefOr::T(Schema::AnyOf(or_none.build()));
+                }
+            }
         }
     }
 }
