@@ -1,0 +1,14 @@
+//! The archive on a file and an engine in memory, and on files on disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: to panic is how they fail"
+)]
+
+mod blocks;
+mod hooked;
+mod open;
+mod prune;
+mod regions;
+mod world;
