@@ -7,8 +7,11 @@
 )]
 
 mod blocks;
+mod crash;
 mod hooked;
+mod model;
 mod open;
 mod prune;
 mod regions;
+mod state_machine;
 mod world;
