@@ -103,13 +103,13 @@ impl Archive {
     /// Those of reading.
     pub fn status(&self, now: u64) -> Result<Status, ArchiveError> {
         let core = &*self.core;
-        let (journal_entries, trouble, poisoned) = {
+        let arena = self.arena()?;
+        let (trouble, poisoned) = {
             let writer = core.writer.lock();
-            (writer.waiting.len() as u64, writer.trouble.clone(), writer.poisoned.clone())
+            (writer.trouble.clone(), writer.poisoned.clone())
         };
         let state = core.published().state;
         let policy = self.policy();
-        let file_bytes = core.file.size().map_err(core.io("measuring the arena"))?;
         Ok(Status {
             policy,
             water: policy.water(),
@@ -123,20 +123,32 @@ impl Archive {
             head: state.head,
             floor: state.floor,
             estimated_kept_bytes: state.prunable_estimate(),
-            arena: ArenaStats {
-                bytes: state.bytes,
-                end: state.end,
-                file_bytes,
-                pages: file_bytes.div_ceil(PAGE),
-                allocated_bytes: core.file.allocated().map_err(core.io("measuring the arena"))?,
-                journal_entries,
-                readers: core.readers.count() as u64,
-            },
+            arena,
             totals: state.totals,
             forecast: self.forecast()?,
             alerts: core.alerts.lock().clone(),
             trouble,
             poisoned,
+        })
+    }
+
+    /// Returns statistics of the arena. Cheap, unlike [`status`](Self::status). Waits for a write in flight.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn arena(&self) -> Result<ArenaStats, ArchiveError> {
+        let core = &*self.core;
+        let journal_entries = core.writer.lock().waiting.len() as u64;
+        let state = core.published().state;
+        let file_bytes = core.file.size().map_err(core.io("measuring the arena"))?;
+        Ok(ArenaStats {
+            bytes: state.bytes,
+            end: state.end,
+            file_bytes,
+            pages: file_bytes.div_ceil(PAGE),
+            allocated_bytes: core.file.allocated().map_err(core.io("measuring the arena"))?,
+            journal_entries,
+            readers: core.readers.count() as u64,
         })
     }
 

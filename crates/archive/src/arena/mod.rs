@@ -15,6 +15,8 @@
 
 pub(crate) mod class;
 pub(crate) mod header;
+#[cfg(test)]
+mod model;
 pub(crate) mod pointer;
 pub(crate) mod readers;
 pub(crate) mod region;

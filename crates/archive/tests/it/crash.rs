@@ -133,11 +133,7 @@ fn check(disk: Disk, options: &ArchiveOptions, ops: &[Op], models: &[Model], fai
         assert!(report.is_clean(), "{context}, {when}: {report}");
     };
     verify("after recovery");
-    assert_eq!(
-        world.archive.status(0).unwrap().arena.bytes.quarantine,
-        0,
-        "{context}: recovery frees everything"
-    );
+    assert_eq!(world.archive.arena().unwrap().bytes.quarantine, 0, "{context}: recovery frees everything");
     let possible = failed..=(failed + 1).min(ops.len());
     let now = possible.rev().find(|number| models[*number].looks_like(&world.archive));
     let now =

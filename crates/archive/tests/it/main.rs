@@ -6,9 +6,16 @@
     reason = "tests: to panic is how they fail"
 )]
 
+mod bitcoin;
 mod blocks;
+mod budget;
+mod concurrent;
 mod crash;
+mod damage;
+mod disk_full;
+mod export;
 mod hooked;
+mod measure;
 mod model;
 mod open;
 mod prune;

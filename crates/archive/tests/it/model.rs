@@ -202,7 +202,7 @@ impl Model {
         let blocks = self.make(sizes, fork + 1, self.blocks.get(&fork).cloned());
         match settle(archive.replace_above(Height(fork), &blocks))? {
             Ok(appended) => {
-                assert_eq!(appended.replaced, depth.into());
+                assert_eq!(appended.replaced, u64::from(depth));
                 self.blocks.split_off(&(fork + 1));
                 self.ack = self.ack.min(Some(fork));
                 self.add(&blocks);

@@ -141,13 +141,9 @@ fn size_classes_can_be_changed_on_an_existing_archive() {
     world.assert_has(&block(10));
     world.verify();
     let world = world.reopen(options());
-    let end = world.archive.status(0).unwrap().arena.end;
+    let end = world.archive.arena().unwrap().end;
     world.append(&block(11));
-    assert_eq!(
-        world.archive.status(0).unwrap().arena.end,
-        end,
-        "regions of the first classes are used again"
-    );
+    assert_eq!(world.archive.arena().unwrap().end, end, "regions of the first classes are used again");
     world.assert_has(&block(10));
     world.verify();
 }

@@ -163,7 +163,7 @@ fn nothing_of_a_pruned_block_is_left_without_tombstones() {
     // Six blocks later there are as many blocks again, in the same regions.
     (10..=15).for_each(|height| world.append(&block(height)));
     assert_eq!(rows(&world), before);
-    assert_eq!(world.archive.status(0).unwrap().arena.bytes.free, 0);
+    assert_eq!(world.archive.arena().unwrap().bytes.free, 0);
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn reader_that_stays_keeps_regions_in_quarantine_and_does_not_make_pruning_go_on
     let before: Vec<_> =
         (0..=57).map(|height| view.block(Height(height)).unwrap().found().unwrap()).collect();
     assert_eq!(pruning(tick(&world, 0)).blocks, 7);
-    let bytes = world.archive.status(0).unwrap().arena.bytes;
+    let bytes = world.archive.arena().unwrap().bytes;
     assert_eq!((bytes.used, bytes.quarantine, bytes.free), (51 * BLOCK_REGIONS, 7 * BLOCK_REGIONS, 0));
     assert_eq!(bytes.estimated_kept(), 58 * BLOCK_REGIONS, "counted until they are free");
     assert_eq!(
@@ -484,7 +484,7 @@ fn reader_that_stays_keeps_regions_in_quarantine_and_does_not_make_pruning_go_on
     }
     drop(view);
     assert_eq!(tick(&world, 0), Tick::Idle);
-    let bytes = world.archive.status(0).unwrap().arena.bytes;
+    let bytes = world.archive.arena().unwrap().bytes;
     assert_eq!((bytes.quarantine, bytes.free), (0, 7 * BLOCK_REGIONS));
     world.verify();
 }

@@ -13,7 +13,7 @@ use sapwood_types::Height;
 use crate::world::{BLOCK_REGIONS, World, block, block_of, options};
 
 fn end(world: &World) -> u64 {
-    world.archive.status(0).unwrap().arena.end
+    world.archive.arena().unwrap().end
 }
 
 fn region_key(offset: u64) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn seen_every_reclaim_path_feeds_the_free_list() {
     world.engine.fail_at(number + 2, FailPoint::BeforeCommit);
     world.archive.prune_blocks(7, 1000, 0, &[]).unwrap_err();
     let world = world.reopen(options());
-    assert_eq!(world.archive.status(0).unwrap().arena.bytes.free, 3 * BLOCK_REGIONS);
+    assert_eq!(world.archive.arena().unwrap().bytes.free, 3 * BLOCK_REGIONS);
     (13..=15).for_each(|height| world.append(&block_of(height, 1, 1, 2, [5000, 3000, 100])));
     assert_eq!(end(&world), before, "recovered regions");
     world.verify();
@@ -128,7 +128,7 @@ fn damaged_region_row_of_a_pruned_block_stops_nothing_else() {
     world.engine.damage(Table::Tx, &region_key(old.offset), Some(b"damaged"));
     let done = world.archive.prune_blocks(4, 1000, 0, &[]).unwrap();
     assert_eq!(done.boundary, Some(Height(5)));
-    let bytes = world.archive.status(0).unwrap().arena.bytes;
+    let bytes = world.archive.arena().unwrap().bytes;
     assert_eq!(bytes.free, 6 * BLOCK_REGIONS - u64::from(old.class), "all but the damaged one");
     (10..=20).for_each(|height| world.append(&block(height)));
     (10..=20).for_each(|height| world.assert_has(&block(height)));
@@ -166,7 +166,7 @@ fn freed_regions_are_punched_above_a_limit() {
         world.verify();
         let world = world.reopen(options);
         (10..=12).for_each(|height| world.append(&block(height)));
-        let after = world.archive.status(0).unwrap().arena;
+        let after = world.archive.arena().unwrap();
         assert_eq!((after.bytes.punched, after.bytes.free), (0, 0));
         assert_eq!(after.allocated_bytes, Some(before));
         world.verify();
@@ -225,7 +225,7 @@ fn map_of_regions_adds_up() {
     drop(view);
     world.archive.release().unwrap();
     world.append(&block(31));
-    let bytes = world.archive.status(0).unwrap().arena.bytes;
+    let bytes = world.archive.arena().unwrap().bytes;
     for cells in [1, 7, 100, 5000] {
         let map = world.archive.region_map(cells).unwrap();
         assert_eq!(map.len(), cells);
@@ -252,7 +252,7 @@ fn file_stops_growing_after_the_first_hundred_of_ten_thousand_cycles() {
             }
             world.archive.prune_blocks(50, 1000, 0, &[]).unwrap();
         }
-        world.archive.status(0).unwrap().arena
+        world.archive.arena().unwrap()
     };
     let first = cycle(100);
     let all = cycle(9900);

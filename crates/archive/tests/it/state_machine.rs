@@ -74,7 +74,7 @@ proptest! {
             world = world.reopen(model_options());
             model.assert_same_archive(&world.archive);
             world.verify();
-            prop_assert_eq!(world.archive.status(0).unwrap().arena.bytes.quarantine, 0, "recovery frees everything");
+            prop_assert_eq!(world.archive.arena().unwrap().bytes.quarantine, 0, "recovery frees everything");
         }
         model.assert_exports(&world.archive, chunk);
     }
