@@ -196,7 +196,8 @@ impl Checker {
         Ok(checked)
     }
 
-    fn check_link(&self, parts: &BlockParts) -> Result<(), BlockError> {
+    /// Checks that a block is the next one.
+    pub(crate) fn check_link(&self, parts: &BlockParts) -> Result<(), BlockError> {
         let Some(last) = self.last else { return Ok(()) };
         let found = parts.header.number;
         match last.number.checked_add(1) {

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn string_around_a_legacy_transaction_is_refused() {
         let legacy = Bytes::from_static(&[0xc5, 1, 2, 3, 4, 5]);
-        assert_eq!(envelopes(&legacy, &legacy).unwrap(), [legacy.clone()]);
+        assert_eq!(envelopes(&legacy, &legacy).unwrap(), std::slice::from_ref(&legacy));
         let wrapped = Bytes::from([&[0x86], &legacy[..]].concat());
         assert_eq!(envelopes(&wrapped, &wrapped), Err(Error::UnexpectedString));
         let typed = Bytes::from_static(&[0x86, 2, 0xc4, 1, 2, 3, 4]);

@@ -39,7 +39,7 @@ pub trait EvmBlocks {
     fn number_of(&self, hash: &B256) -> Result<Lookup<u64>, StoreError>;
 
     /// Returns where a transaction is. Of a hash that may or may not have been pruned it is not known that it was: that is
-    /// [`Lookup::NotFound`], because clients that wait for a transaction ask for hashes that nobody has seen.
+    /// [`Lookup::NotFound`], because clients that wait for a transaction ask for hashes that are on no chain yet.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -62,6 +62,14 @@ pub enum GenesisError {
         /// The base fee.
         found: u128,
     },
+    /// A fork is in force in block 0, but not the one before it.
+    #[error("config has {fork} in force in block 0, but not {before}, on which it builds")]
+    ForkOrder {
+        /// The fork.
+        fork: &'static str,
+        /// The fork before it.
+        before: &'static str,
+    },
     /// The configuration makes no sense.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -152,6 +160,15 @@ fn header(genesis: &alloy_genesis::Genesis, spec: &ChainSpec) -> Result<Header, 
         return Err(GenesisError::NotZero { found: number });
     }
     let active = |fork| spec.is_active(fork, 0, genesis.timestamp);
+    // Each of them appends to the header: without the one before the fields after it would be taken for others.
+    for pair in ["london", "shanghai", "cancun", "prague", "amsterdam"].windows(2) {
+        if let [before, fork] = *pair
+            && active(fork)
+            && !active(before)
+        {
+            return Err(GenesisError::ForkOrder { fork, before });
+        }
+    }
     let base_fee = genesis.base_fee_per_gas.unwrap_or(INITIAL_BASE_FEE.into());
     let base_fee = u64::try_from(base_fee).map_err(|_| GenesisError::BaseFee { found: base_fee })?;
     Ok(Header {
@@ -178,4 +195,66 @@ fn header(genesis: &alloy_genesis::Genesis, spec: &ChainSpec) -> Result<Header, 
         slot_number: active("amsterdam").then(|| genesis.slot_number.unwrap_or(0)),
         ..Header::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(config: &str, rest: &str) -> Result<Genesis, GenesisError> {
+        let zeros = |digits| format!("0x{}", "0".repeat(digits));
+        let file = format!(
+            r#"{{ "config": {config}, "nonce": "0x42", "timestamp": "0x5", "extraData": "0x01", "gasLimit": "0x1000", "difficulty": "0x7",
+                "mixHash": "{}", "coinbase": "{}", "alloc": {{}} {rest} }}"#,
+            zeros(64),
+            zeros(40)
+        );
+        Genesis::parse(file.as_bytes())
+    }
+
+    #[test]
+    fn every_block_and_time_of_the_configuration_is_a_fork() {
+        let config = r#"{ "chainId": "0x10", "londonBlock": 5, "daoForkBlock": "7", "newTime": "0xff", "offTime": null, "ethash": {},
+            "terminalTotalDifficulty": 58750000000000000000000, "depositContractAddress": "0x00000000219ab540356cbb839cbe05303d7705fa" }"#;
+        let spec = parse(config, "").unwrap().spec;
+        let forks: Vec<_> = spec.forks().iter().map(|fork| (fork.name.as_str(), fork.at)).collect();
+        let expected = [
+            ("london", Activation::Block(5)),
+            ("daoFork", Activation::Block(7)),
+            ("new", Activation::Time(255)),
+        ];
+        assert_eq!((spec.chain_id, forks), (16, expected.to_vec()));
+        assert!(spec.deposit_contract.is_some());
+    }
+
+    #[test]
+    fn blob_schedules_belong_to_their_forks() {
+        let config = r#"{ "chainId": 1, "cancunTime": 100, "bpo1Time": 200, "unusedBlock": 1,
+            "blobSchedule": { "bpo1": { "target": 1, "max": 2, "baseFeeUpdateFraction": 3 }, "later": {} } }"#;
+        let spec = parse(config, "").unwrap().spec;
+        let blobs =
+            |time| spec.blob_params(time).map(|params| (params.target_blob_count, params.max_blob_count));
+        // Cancun has no schedule of its own here: that of mainnet.
+        assert_eq!([blobs(99), blobs(100), blobs(200)], [None, Some((3, 6)), Some((1, 2))]);
+    }
+
+    #[test]
+    fn unusable_genesis_is_refused() {
+        let refused = |config: &str, rest: &str| parse(config, rest).unwrap_err();
+        assert_eq!(Genesis::parse(b"{}").unwrap_err(), GenesisError::Missing { field: "config" });
+        assert_eq!(refused("{}", ""), GenesisError::Missing { field: "config.chainId" });
+        let number =
+            |value: &str| GenesisError::NotANumber { field: "xTime".to_owned(), value: value.to_owned() };
+        assert_eq!(refused(r#"{ "chainId": 1, "xTime": "soon" }"#, ""), number("\"soon\""));
+        assert_eq!(refused(r#"{ "chainId": 1, "xTime": -1 }"#, ""), number("-1"));
+        let order = GenesisError::ForkOrder { fork: "shanghai", before: "london" };
+        assert_eq!(refused(r#"{ "chainId": 1, "shanghaiTime": 0 }"#, ""), order);
+        assert_eq!(
+            refused(r#"{ "chainId": 1 }"#, r#", "number": "0x3""#),
+            GenesisError::NotZero { found: 3 }
+        );
+        let blobs = r#"{ "chainId": 1, "aTime": 0, "blobSchedule": { "a": { "target": 3, "max": 0, "baseFeeUpdateFraction": 1 } } }"#;
+        assert!(matches!(refused(blobs, ""), GenesisError::Spec(SpecError::BadBlobSchedule { .. })));
+        assert!(matches!(refused("{\"chainId\": 1", ""), GenesisError::Json { .. }));
+    }
 }

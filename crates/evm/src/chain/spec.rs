@@ -78,16 +78,16 @@ impl ChainSpec {
     }
 
     fn check(&self) -> Result<(), SpecError> {
-        let schedules = self.forks.iter().filter_map(|fork| Some((fork, fork.blobs?)));
-        for (fork, blobs) in schedules.filter(|(_, blobs)| !blobs.is_valid()) {
-            return Err(SpecError::BadBlobSchedule {
+        let mut schedules = self.forks.iter().filter_map(|fork| Some((fork, fork.blobs?)));
+        match schedules.find(|(_, blobs)| !blobs.is_valid()) {
+            None => Ok(()),
+            Some((fork, blobs)) => Err(SpecError::BadBlobSchedule {
                 fork: fork.name.clone(),
                 target: blobs.target,
                 max: blobs.max,
                 fraction: blobs.base_fee_update_fraction,
-            });
+            }),
         }
-        Ok(())
     }
 
     /// Encodes the configuration as JSON without white space.

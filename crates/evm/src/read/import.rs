@@ -66,6 +66,8 @@ impl Import {
                 self.skipped += 1;
                 continue;
             }
+            // A gap is reported as a gap, not as missing receipts.
+            self.checker.check_link(&parts).map_err(|error| refused(error.into()))?;
             let receipts = match (raw.receipts, &mut self.receipts) {
                 (Some(own), _) => Some(own),
                 (None, Some(beside)) => Some(beside.of_block(parts.header.number)?),

@@ -144,9 +144,8 @@ impl Input {
             }
             Ok(_) => self.complete(what, start, length).map(|()| bytes),
             // The file ends inside a frame: that is what is wrong, whatever snappy makes of it.
-            Err(error) if left > 0 && self.at_end()? => {
+            Err(_) if left > 0 && self.at_end()? => {
                 let found = length - left;
-                let _ = error;
                 Err(self.error(start, Fault::Truncated { what, needed: length, found }))
             }
             Err(error) => {

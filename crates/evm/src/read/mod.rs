@@ -6,7 +6,7 @@
 //! | `chain.rlp` | blocks, one RLP list behind another |
 //! | receipts | one RLP list for each block, from block 1 on |
 //!
-//! Any of them may be compressed with zstd. What a file is is told by its first bytes, not by its name.
+//! Any of them may be compressed with zstd. The format is recognised by the first bytes, not by the name.
 //!
 //! # Correctness
 //! One block is in memory at a time, however long the file. A length is compared with a limit before anything is allocated, and memory

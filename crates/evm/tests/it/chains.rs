@@ -6,6 +6,7 @@ use alloy_eips::BlockNumHash;
 use alloy_primitives::B256;
 use sapwood_evm::{
     ChainSpec, CheckedBlock, Genesis,
+    chain::{Activation, Fork},
     read::{Import, Origin, ReceiptsFile},
 };
 use sapwood_testing::data;
@@ -23,7 +24,8 @@ pub(crate) fn sepolia_era() -> Option<PathBuf> {
 /// Sepolia's configuration as far as the era needs it: London from the start, nothing later.
 pub(crate) fn sepolia_spec() -> Arc<ChainSpec> {
     let hash = "0x25a5cc106eea7138acab33231d7160d69cb777ee0c2c553fcddf5138993e6dd9".parse::<B256>().unwrap();
-    Arc::new(ChainSpec::new(11_155_111, hash, 1_633_267_481, None, Vec::new()).unwrap())
+    let london = Fork { name: "london".to_owned(), at: Activation::Block(0), blobs: None };
+    Arc::new(ChainSpec::new(11_155_111, hash, 1_633_267_481, None, vec![london]).unwrap())
 }
 
 /// The genesis of `ethtest`. `None` without the data.

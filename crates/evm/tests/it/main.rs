@@ -7,4 +7,8 @@
 )]
 
 mod chains;
+mod hostile;
 mod import;
+mod memory;
+mod rpc;
+mod synthetic;
