@@ -18,20 +18,31 @@ use crate::{
     tx_index::TxIndex,
 };
 
-/// The store behind one request, and what the request has cost so far.
-pub(crate) struct Context<'a> {
-    blocks: &'a dyn EvmBlocks,
-    pub(crate) limits: &'a Limits,
-    room: usize,
-    read: Cell<u64>,
+/// What one read counts at least, in bytes: the page that a disk reads for it.
+const LEAST_READ: u64 = 4096;
+
+/// What a request or a batch may still cost.
+pub(crate) struct Budget {
+    /// How many bytes the result may have.
+    pub(crate) room: usize,
+    /// How many bytes may be read.
+    reads: Cell<u64>,
 }
 
-impl<'a> Context<'a> {
-    /// A request whose result may have `room` bytes.
-    pub(crate) fn new(blocks: &'a dyn EvmBlocks, limits: &'a Limits, room: usize) -> Self {
-        Self { blocks, limits, room, read: Cell::new(0) }
+impl Budget {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { room: limits.response_bytes, reads: Cell::new(limits.read_bytes) }
     }
+}
 
+/// The store behind one request, and what the request may cost.
+pub(crate) struct Context<'a> {
+    pub(crate) blocks: &'a dyn EvmBlocks,
+    pub(crate) limits: &'a Limits,
+    pub(crate) budget: &'a Budget,
+}
+
+impl Context<'_> {
     pub(crate) fn spec(&self) -> &ChainSpec {
         self.blocks.spec()
     }
@@ -102,20 +113,21 @@ impl<'a> Context<'a> {
 
     fn segment(&self, number: u64, segment: Segment) -> Result<Option<Bytes>, RpcError> {
         let bytes = found(self.blocks.segment(number, segment).map_err(failed)?, Some(number))?;
-        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        self.read.set(self.read.get().saturating_add(length));
-        match self.read.get() > self.limits.read_bytes {
-            true => Err(RpcError::limit(format!(
+        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64).max(LEAST_READ);
+        let Some(left) = self.budget.reads.get().checked_sub(length) else {
+            self.budget.reads.set(0);
+            return Err(RpcError::limit(format!(
                 "more than {} bytes of blocks to read: ask for fewer blocks (stopped at block {number})",
                 self.limits.read_bytes
-            ))),
-            false => Ok(bytes),
-        }
+            )));
+        };
+        self.budget.reads.set(left);
+        Ok(bytes)
     }
 
     /// Serializes a result, if it is not too long.
     pub(crate) fn reply<T: Serialize>(&self, result: &T) -> Result<Vec<u8>, RpcError> {
-        let mut reply = Reply { bytes: Vec::new(), room: self.room };
+        let mut reply = Reply { bytes: Vec::new(), room: self.budget.room };
         match serde_json::to_writer(&mut reply, result) {
             Ok(()) => Ok(reply.bytes),
             Err(error) if error.is_io() => Err(self.too_long()),
@@ -127,7 +139,7 @@ impl<'a> Context<'a> {
     pub(crate) fn append<T: Serialize>(&self, list: &mut Vec<u8>, item: &T) -> Result<(), RpcError> {
         list.push(if list.is_empty() { b'[' } else { b',' });
         serde_json::to_writer(&mut *list, item).map_err(RpcError::internal)?;
-        if list.len() > self.room { Err(self.too_long()) } else { Ok(()) }
+        if list.len() > self.budget.room { Err(self.too_long()) } else { Ok(()) }
     }
 
     fn too_long(&self) -> RpcError {

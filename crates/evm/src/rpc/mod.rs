@@ -20,7 +20,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 pub use self::error::RpcError;
-use self::{args::Args, context::Context, envelope::Call};
+use self::{
+    args::Args,
+    context::{Budget, Context},
+    envelope::Call,
+};
 use crate::store::EvmBlocks;
 
 /// What one request may cost.
@@ -30,7 +34,8 @@ pub struct Limits {
     pub batch: usize,
     /// How many blocks `eth_getLogs` looks at.
     pub log_blocks: u64,
-    /// How many bytes of blocks, receipts and indexes one request reads from the store.
+    /// How many bytes of blocks, receipts and indexes one request reads from the store; a batch as a whole. Every read counts 4 KiB at
+    /// least.
     pub read_bytes: u64,
     /// How long the response is, in bytes; that of a batch as a whole.
     pub response_bytes: usize,
@@ -83,7 +88,8 @@ impl Rpc {
             return envelope::failure(None, &RpcError::parse());
         };
         if !request.get().starts_with('[') {
-            return self.one(blocks, request, self.limits.response_bytes).unwrap_or_default();
+            let budget = Budget::new(&self.limits);
+            return self.one(blocks, request, &budget).unwrap_or_default();
         }
         let Ok(batch) = serde_json::from_str::<Vec<&RawValue>>(request.get()) else {
             return envelope::failure(None, &RpcError::parse());
@@ -101,9 +107,10 @@ impl Rpc {
             return envelope::failure(None, &RpcError::invalid_request(message));
         }
         let mut responses = vec![b'['];
+        let mut budget = Budget::new(&self.limits);
         for request in batch {
-            let left = self.limits.response_bytes.saturating_sub(responses.len());
-            let Some(response) = self.one(blocks, request, left) else { continue };
+            budget.room = self.limits.response_bytes.saturating_sub(responses.len());
+            let Some(response) = self.one(blocks, request, &budget) else { continue };
             if responses.len() > 1 {
                 responses.push(b',');
             }
@@ -116,13 +123,13 @@ impl Rpc {
         responses
     }
 
-    /// Answers one request in about `room` bytes. `None` if it is a notification.
-    fn one(&self, blocks: &dyn EvmBlocks, request: &RawValue, room: usize) -> Option<Vec<u8>> {
+    /// Answers one request. `None` if it is a notification.
+    fn one(&self, blocks: &dyn EvmBlocks, request: &RawValue, budget: &Budget) -> Option<Vec<u8>> {
         let call = match Call::parse(request) {
             Ok(call) => call,
             Err((id, error)) => return Some(envelope::failure(id, &error)),
         };
-        let result = self.call(blocks, &call, room);
+        let result = self.call(blocks, &call, budget);
         let id = call.id?;
         Some(match result {
             Ok(result) => envelope::success(id, &result),
@@ -130,8 +137,8 @@ impl Rpc {
         })
     }
 
-    fn call(&self, blocks: &dyn EvmBlocks, call: &Call<'_>, room: usize) -> Result<Vec<u8>, RpcError> {
-        let context = Context::new(blocks, &self.limits, room);
+    fn call(&self, blocks: &dyn EvmBlocks, call: &Call<'_>, budget: &Budget) -> Result<Vec<u8>, RpcError> {
+        let context = Context { blocks, limits: &self.limits, budget };
         if let Some(method) = methods::find(&call.method) {
             return method(&context, &Args::parse(call.params)?);
         }

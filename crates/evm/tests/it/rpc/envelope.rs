@@ -156,17 +156,20 @@ fn batch_shares_the_limit_of_the_response() {
 }
 
 #[test]
-fn reading_has_a_limit() {
+fn reading_has_a_limit_for_the_whole_batch() {
     let store = store();
-    let limits = Limits { read_bytes: 1000, ..Limits::default() };
-    let response =
-        store.respond_within(limits, "eth_getLogs", json!([{ "fromBlock": "0x0", "toBlock": "latest" }]));
-    assert_eq!(response["error"]["code"], -32005);
-    // Every request of a batch has the limit for itself.
-    let limits = Limits { read_bytes: 4000, ..Limits::default() };
+    // A block and its index are two reads, each of less than the least that counts.
+    let limits = Limits { read_bytes: 6 * 4096, ..Limits::default() };
     let one = r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["0x2",true]}"#;
-    let responses = Rpc::new(limits).handle(&store, format!("[{}]", vec![one; 20].join(",")).as_bytes());
-    assert!(!String::from_utf8(responses).unwrap().contains("error"));
+    let responses = Rpc::new(limits).handle(&store, format!("[{one},{one},{one},{one}]").as_bytes());
+    let responses: Value = serde_json::from_slice(&responses).unwrap();
+    let codes: Vec<_> =
+        responses.as_array().unwrap().iter().map(|response| response["error"]["code"].clone()).collect();
+    assert_eq!(codes, [Value::Null, Value::Null, Value::Null, json!(-32005)]);
+    let logs =
+        store.respond_within(limits, "eth_getLogs", json!([{ "fromBlock": "0x0", "toBlock": "latest" }]));
+    assert_eq!(logs["error"]["code"], -32005);
+    assert!(logs["error"]["message"].as_str().unwrap().contains("stopped at block"), "{logs}");
 }
 
 /// Methods beside Ethereum's.
