@@ -76,6 +76,9 @@ impl Context<'_> {
         let Some(number) = self.number(block)? else { return Ok(None) };
         let Some(bytes) = self.segment(number, Segment::Block)? else { return Ok(None) };
         let parts = BlockParts::split(&bytes).map_err(|error| unreadable(number, error))?;
+        if parts.header.number != number {
+            return Err(unreadable(number, format!("it has the bytes of block {}", parts.header.number)));
+        }
         match block {
             // The block was replaced between the two lookups.
             BlockRef::Hash(hash) if hash != parts.hash => Ok(None),

@@ -4,7 +4,7 @@ use alloy_primitives::B256;
 use proptest::prelude::*;
 use sapwood_evm::{
     BlockError, CheckedBlock,
-    block::Part,
+    block::{Part, ShapeError},
     read::{BlockFile, EntryKind, Fault, ImportError, MAX_ITEM_BYTES, Origin},
 };
 
@@ -256,6 +256,93 @@ fn receipts_of_other_transactions_are_refused() {
     let kind = changed_block(2, |draft| draft.receipts.swap(0, 1), true);
     let wrong = BlockError::ReceiptType { number: 2, index: 0, expected: 0, found: 1 };
     assert_eq!(kind, Some(Fault::Block(wrong)));
+}
+
+/// Imports a block of one transaction that is any bytes, after block 1.
+fn block_of(transaction: &[u8]) -> Option<Fault> {
+    let (_, blocks) = synthetic::chain();
+    let raw = if transaction[0] < 0x80 { alloy_rlp::encode(transaction) } else { transaction.to_vec() };
+    let mut header = Draft::after(&blocks[1]).header;
+    header.transactions_root = alloy_trie::root::ordered_trie_root_encoded(&[transaction]);
+    let block = synthetic::list(&[alloy_rlp::encode(&header), synthetic::list(&[raw]), vec![0xc0]]);
+    import(Some(&blocks[1]), vec![Origin::memory("file", block)], None).2.map(|error| error.fault)
+}
+
+#[test]
+fn transaction_of_an_unknown_type_is_refused() {
+    let fault = ShapeError::UnknownType { part: Part::Transaction(0), found: 0x7e };
+    let expected = Fault::Block(BlockError::Part { number: 2, fault });
+    assert_eq!(block_of(&[0x7e, 0xc3, 1, 2, 3]), Some(expected));
+    // Known, but not one.
+    let fault = block_of(&[2, 0xc3, 1, 2, 3]).unwrap();
+    assert!(
+        matches!(fault, Fault::Block(BlockError::Part { number: 2, fault: ShapeError::Rlp { .. } })),
+        "{fault}"
+    );
+}
+
+#[test]
+fn transaction_in_another_encoding_is_refused() {
+    let (_, blocks) = synthetic::chain();
+    let parts = sapwood_evm::BlockParts::split(&blocks[1].block).unwrap();
+    let bytes = &parts.transactions[0];
+    assert_eq!(block_of(bytes), None);
+    // A signature's `v` of 27 or 28, which is the one byte before its `r`, may also be read from 0 or 1.
+    let at = bytes.iter().rposition(|byte| [27, 28].contains(byte)).unwrap();
+    let v = bytes[bytes.len() - 67];
+    assert!([27, 28].contains(&v) && at >= bytes.len() - 67);
+    let mut other = bytes.to_vec();
+    other[bytes.len() - 67] = v - 27;
+    let fault = block_of(&other).unwrap();
+    let refused = matches!(
+        fault,
+        Fault::Block(
+            BlockError::NotCanonical { number: 2, index: 0, .. } | BlockError::Part { number: 2, .. }
+        )
+    );
+    assert!(refused, "{fault}");
+}
+
+#[test]
+fn bloom_filter_of_other_receipts_is_refused() {
+    let (_, blocks) = synthetic::chain();
+    let parts = sapwood_evm::BlockParts::split(&blocks[2].block).unwrap();
+    let mut header = parts.header.clone();
+    header.logs_bloom.0[5] ^= 1;
+    let rest = blocks[2].block.slice(3 + parts.header_rlp.len()..).to_vec();
+    let block = synthetic::list(&[alloy_rlp::encode(&header), rest]);
+    let (_, receipts) = synthetic::rlp_files(&blocks);
+    let error = import(Some(&blocks[1]), vec![Origin::memory("file", block)], Some(&receipts)).2.unwrap();
+    let (expected, found) = (Box::new(header.logs_bloom), Box::new(parts.header.logs_bloom));
+    assert_eq!(error.fault, Fault::Block(BlockError::WrongBloom { number: 2, expected, found }));
+}
+
+#[test]
+fn block_with_a_part_too_many_is_refused() {
+    let (_, blocks) = synthetic::chain();
+    let parts = sapwood_evm::BlockParts::split(&blocks[4].block).unwrap();
+    let block = synthetic::list(&[parts.header_rlp.to_vec(), vec![0xc0; 4]]);
+    let error = import(Some(&blocks[3]), vec![Origin::memory("file", block)], None).2.unwrap();
+    let fault = ShapeError::TrailingBytes { part: Part::Block, left: 1 };
+    assert_eq!(error.fault, Fault::Block(BlockError::Shape(fault)));
+}
+
+#[test]
+fn era_of_too_many_blocks_is_refused() {
+    let (_, blocks) = synthetic::chain();
+    let mut chain = vec![blocks[0].clone()];
+    for _ in 0..8192 {
+        let last = chain.last().unwrap();
+        let (block, receipts) = Draft::after(last).seal();
+        let hash = sapwood_evm::BlockParts::split(&block).unwrap().hash;
+        let number = last.number + 1;
+        chain.push(CheckedBlock { number, hash, block, receipts: Some(receipts), ..last.clone() });
+    }
+    let all = synthetic::era1(&chain[1..]);
+    assert!(BlockFile::open(&Origin::memory("era", all)).is_ok());
+    let more = synthetic::era1(&chain);
+    let error = imported_error(Origin::memory("era", more));
+    assert_eq!(error.fault, Fault::TooManyBlocks { limit: 8192 });
 }
 
 #[test]

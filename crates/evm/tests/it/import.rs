@@ -23,6 +23,7 @@ pub(crate) fn import(
     let mut import = Import::new(synthetic::chain().0, stored, files, receipts);
     let (mut blocks, mut error) = (Vec::new(), None);
     for next in &mut import {
+        assert_eq!(error, None, "an import ends with its first error");
         match next {
             Ok(block) => blocks.push(block),
             Err(failure) => error = Some(failure),

@@ -26,6 +26,7 @@ pub(crate) struct Memory {
     boundary: Option<u64>,
     /// Transactions that wait for a block.
     pub(crate) queued: Vec<B256>,
+    pub(crate) safe: Option<u64>,
     pub(crate) finalized: Option<u64>,
     pub(crate) retention_blocks: Option<u64>,
     pub(crate) syncing: Option<Syncing>,
@@ -40,6 +41,7 @@ impl Memory {
             places: HashMap::new(),
             boundary: None,
             queued: Vec::new(),
+            safe: blocks.last().map(|block| block.number),
             finalized: blocks.last().map(|block| block.number),
             retention_blocks: None,
             syncing: None,
@@ -65,6 +67,12 @@ impl Memory {
     pub(crate) fn without_receipts(mut self) -> Self {
         self.blocks.values_mut().for_each(|block| block.receipts = None);
         self
+    }
+
+    /// Replaces a block by other bytes, and lets a further hash stand for it.
+    pub(crate) fn replace(&mut self, number: u64, block: Bytes, hash: B256) {
+        self.blocks.get_mut(&number).unwrap().block = block;
+        self.numbers.insert(hash, number);
     }
 
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &CheckedBlock> {
@@ -126,7 +134,7 @@ impl EvmBlocks for Memory {
         Ok(self.blocks.values().next_back().map(|head| Bounds {
             head: BlockNumHash { number: head.number, hash: head.hash },
             earliest: self.earliest(),
-            safe: self.finalized,
+            safe: self.safe,
             finalized: self.finalized,
             retention_blocks: self.retention_blocks,
             receipts: self.blocks.values().all(|block| block.receipts.is_some()),

@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use alloy_primitives::B256;
-use sapwood_evm::{ChainSpec, store::Syncing};
+use bytes::Bytes;
+use sapwood_evm::{
+    ChainSpec,
+    rpc::Rpc,
+    store::{Bounds, EvmBlocks, Lookup, Segment, StoreError, Syncing, TxPlace},
+};
 use serde_json::{Value, json};
 
 use crate::{memory::Memory, synthetic};
@@ -105,14 +110,14 @@ fn earliest_is_the_oldest_kept_block() {
 #[test]
 fn tags_name_blocks() {
     let mut store = store();
-    store.finalized = Some(4);
+    (store.safe, store.finalized) = (Some(5), Some(4));
     let number = |tag: &str| store.call("eth_getBlockByNumber", json!([tag, false]))["number"].clone();
-    assert_eq!([number("latest"), number("safe"), number("finalized")], ["0x6", "0x4", "0x4"]);
+    assert_eq!([number("latest"), number("safe"), number("finalized")], ["0x6", "0x5", "0x4"]);
     assert_eq!(number("pending"), Value::Null);
     let logs = |to: &str| store.call("eth_getLogs", json!([{ "fromBlock": "0x4", "toBlock": to }]));
     assert_eq!(logs("finalized"), json!([]));
     assert_eq!(logs("latest").as_array().unwrap().len(), 5);
-    store.finalized = None;
+    (store.safe, store.finalized) = (None, None);
     for tag in ["safe", "finalized"] {
         let expected = (-39001, format!("{tag} block not found"));
         assert_eq!(store.fail("eth_getBlockByNumber", json!([tag, false])), expected);
@@ -206,4 +211,72 @@ fn syncing_says_how_far() {
     store.syncing = Some(Syncing { starting: 1, highest: 255 });
     let expected = json!({ "startingBlock": "0x1", "currentBlock": "0x6", "highestBlock": "0xff" });
     assert_eq!(store.call("eth_syncing", json!([])), expected);
+}
+
+#[test]
+fn block_that_was_replaced_meanwhile_is_not_found_by_its_old_hash() {
+    let mut store = store();
+    let old = B256::repeat_byte(0xaa);
+    store.replace(3, store.block(3).block.clone(), old);
+    assert_eq!(store.call("eth_getBlockByHash", json!([old, true])), Value::Null);
+    assert_eq!(store.call("eth_getBlockReceipts", json!([old])), Value::Null);
+}
+
+#[test]
+fn unreadable_block_is_an_error_of_its_own() {
+    let mut store = store();
+    store.replace(3, Bytes::from_static(b"nonsense"), B256::ZERO);
+    let (code, message) = store.fail("eth_getBlockByNumber", json!(["0x3", true]));
+    assert_eq!(code, -32603);
+    assert!(message.starts_with("the stored block 3 cannot be read: "), "{message}");
+    store.replace(3, store.block(4).block.clone(), B256::ZERO);
+    let expected = (-32603, "the stored block 3 cannot be read: it has the bytes of block 4".to_owned());
+    assert_eq!(store.fail("eth_getBlockByNumber", json!(["0x3", true])), expected);
+    store.call("eth_getBlockByNumber", json!(["0x2", true]));
+}
+
+/// A store whose disk fails, but that knows what it pruned.
+struct Broken(ChainSpec);
+
+impl EvmBlocks for Broken {
+    fn spec(&self) -> &ChainSpec {
+        &self.0
+    }
+
+    fn bounds(&self) -> Result<Option<Bounds>, StoreError> {
+        Err("disk on fire".into())
+    }
+
+    fn segment(&self, _: u64, _: Segment) -> Result<Lookup<Bytes>, StoreError> {
+        Err("disk on fire".into())
+    }
+
+    fn number_of(&self, _: &B256) -> Result<Lookup<u64>, StoreError> {
+        Ok(Lookup::Pruned { requested: None, earliest: 9 })
+    }
+
+    fn transaction(&self, _: &B256) -> Result<Lookup<TxPlace>, StoreError> {
+        Err("disk on fire".into())
+    }
+}
+
+#[test]
+fn failing_store_is_an_internal_error() {
+    let store = Broken(ChainSpec::clone(&synthetic::chain().0));
+    let call = |method: &str, params: Value| {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let response = Rpc::default().handle(&store, request.to_string().as_bytes());
+        serde_json::from_slice::<Value>(&response).unwrap()["error"].clone()
+    };
+    let expected = json!({ "code": -32603, "message": "the archive cannot be read: disk on fire" });
+    assert_eq!(call("eth_blockNumber", json!([])), expected);
+    assert_eq!(call("eth_getBlockByNumber", json!(["0x1", true])), expected);
+    assert_eq!(call("eth_getTransactionByHash", json!([B256::ZERO])), expected);
+    // The number of a pruned block may be forgotten.
+    let expected = json!({
+        "code": 4444,
+        "message": "pruned history unavailable: earliest available 9",
+        "data": { "requested": null, "earliest": 9 },
+    });
+    assert_eq!(call("eth_getBlockByHash", json!([B256::ZERO, true])), expected);
 }
