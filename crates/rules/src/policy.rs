@@ -327,7 +327,7 @@ mod tests {
     #[cfg(feature = "serde")]
     #[test]
     fn a_policy_is_read_with_defaults_and_an_unknown_number_is_refused() {
-        let read = serde_json::from_str::<Policy>;
+        let read = |text: &str| serde_json::from_str::<Policy>(text);
         let thousand = Policy { retention: 1000, unmined_retention: 500, ..Policy::default() };
         assert_eq!(read(r#"{"retention": 1000}"#).unwrap(), thousand);
         let written = serde_json::to_string(&thousand).unwrap();

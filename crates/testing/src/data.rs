@@ -14,9 +14,19 @@ use sapwood_sources::bitcoin::{
 };
 use serde_json::Value;
 
-/// The directory with the data of Bitcoin: `bitcoin` in `SAPWOOD_TEST_DATA`, or in `shared/data` beside the repository. `None` if
-/// there is none, which is told: the test is to be skipped. With `SAPWOOD_DEMAND_DATA` it fails instead.
+/// Returns the directory with the data of Bitcoin. `None` without the data.
 pub fn bitcoin() -> Option<PathBuf> {
+    directory("bitcoin")
+}
+
+/// Returns the directory with the data of EVM chains. `None` without the data.
+pub fn evm() -> Option<PathBuf> {
+    directory("evm")
+}
+
+/// Returns the directory with the data of a chain: in `SAPWOOD_TEST_DATA`, or in `shared/data` beside the repository. `None` if
+/// there is none, which is reported: the test is to be skipped. With `SAPWOOD_DEMAND_DATA` it fails instead.
+fn directory(chain: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = match env::var_os("SAPWOOD_TEST_DATA") {
         Some(directory) => Some(PathBuf::from(directory)),
@@ -28,7 +38,7 @@ pub fn bitcoin() -> Option<PathBuf> {
         assert!(!demanded, "SAPWOOD_DEMAND_DATA is set, but there is no shared/data above this crate");
         eprintln!("skipped: no shared/data above this crate; set SAPWOOD_TEST_DATA to its path");
     }
-    found.map(|directory| directory.join("bitcoin"))
+    found.map(|directory| directory.join(chain))
 }
 
 /// A file of the data, unpacked.

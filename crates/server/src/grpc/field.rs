@@ -4,7 +4,8 @@
 
 use bytes::Bytes;
 use sapwood_types::{AddressHash, Height};
-use tonic::Status;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::GrpcLimits;
 
@@ -39,7 +40,9 @@ impl BadField {
 
 impl From<BadField> for Status {
     fn from(bad: BadField) -> Self {
-        Status::invalid_argument(format!("{}: {}", bad.path, bad.problem))
+        let message = format!("{}: {}", bad.path, bad.problem);
+        let details = ErrorDetails::with_bad_request_violation(bad.path, bad.problem);
+        Status::with_error_details(Code::InvalidArgument, message, details)
     }
 }
 
@@ -153,6 +156,15 @@ mod tests {
         let deep = each(vec![()], "spends", |()| required::<u32>(None, "outpoint"));
         assert_eq!(said(deep), "spends[0].outpoint: is required");
         assert_eq!(said(height(None, "height")), "height: is required");
+    }
+
+    #[test]
+    fn the_field_is_named_for_programs_too() {
+        let status = Status::from(required::<u32>(None, "outpoint").unwrap_err());
+        let violations = status.get_details_bad_request().unwrap().field_violations;
+        let named: Vec<_> =
+            violations.iter().map(|one| (one.field.as_str(), one.description.as_str())).collect();
+        assert_eq!(named, [("outpoint", "is required")]);
     }
 
     #[test]

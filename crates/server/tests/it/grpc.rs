@@ -298,21 +298,6 @@ async fn malformed_frames_are_refused_and_change_nothing() {
     server.end().await;
 }
 
-/// `google.rpc.Status`, as other libraries read it.
-#[derive(Clone, PartialEq, prost::Message)]
-struct RichStatus {
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<AnyMessage>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct AnyMessage {
-    #[prost(string, tag = "1")]
-    type_url: String,
-    #[prost(bytes = "bytes", tag = "2")]
-    value: Bytes,
-}
-
 #[tokio::test]
 async fn h5_a_shorter_policy_over_grpc_says_in_its_details_what_would_be_deleted() {
     use prost::Message as _;
@@ -325,15 +310,15 @@ async fn h5_a_shorter_policy_over_grpc_says_in_its_details_what_would_be_deleted
         SetPolicyRequest { reorg_window: Some(before.reorg_window.min(before.retention - 1)), ..shorter };
     let refused = pruner.set_policy(shorter).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    let details = RichStatus::decode(refused.details()).unwrap().details;
+    let details = tonic_types::Status::decode(refused.details()).unwrap().details;
     let names: Vec<&str> = details.iter().map(|one| one.type_url.rsplit('/').next().unwrap()).collect();
     assert_eq!(names, ["sapwood.v1.Problem", "sapwood.v1.Shortening"]);
-    let problem = Problem::decode(details[0].value.clone()).unwrap();
+    let problem = Problem::decode(&details[0].value[..]).unwrap();
     assert_eq!(
         (problem.code(), problem.message.as_str()),
         (ProblemCode::NeedsConfirmation, refused.message())
     );
-    let shortening = Shortening::decode(details[1].value.clone()).unwrap();
+    let shortening = Shortening::decode(&details[1].value[..]).unwrap();
     let number = shortening.numbers.iter().find(|number| number.name == "retention").unwrap();
     assert_eq!((number.now, number.then), (before.retention, before.retention - 1));
     let plan = shortening.plan.unwrap();

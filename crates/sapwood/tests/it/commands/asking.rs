@@ -31,6 +31,7 @@ fn h8_answers_are_the_same_from_a_running_node_and_from_its_directory() {
         &["explain", "tx", TXID],
         &["prune", "plan"],
         &["hold", "list"],
+        &["policy", "show"],
     ];
     let online: Vec<_> = questions.iter().map(|question| node.json(question)).collect();
     let as_text: Vec<_> =
@@ -41,6 +42,8 @@ fn h8_answers_are_the_same_from_a_running_node_and_from_its_directory() {
     let rollback = refused(&["rollback", "--data", &data, "--to", "4300"]);
     assert!(rollback.contains("only while no node runs"), "{rollback}");
     let status = node.json(&["status"]);
+    let pruner = [node.json(&["prune", "status"]), json(&["prune", "status", "--data", &data, "--json"])];
+    let lines = lines_of(&printed(&["prune", "status", "--data", &data]));
     node.stop();
     for ((question, online), as_text) in questions.iter().zip(online).zip(as_text) {
         let offline = [question, &["--data", data.as_str()][..]].concat();
@@ -53,6 +56,36 @@ fn h8_answers_are_the_same_from_a_running_node_and_from_its_directory() {
         (&offline["chain"]["applied"], &offline["counts"]),
         (&status["chain"]["applied"], &status["counts"])
     );
+    // Of what moves with time the schema is the same, and so are the lines that people read.
+    let offline = json(&["prune", "status", "--data", &data, "--json"]);
+    for online in pruner {
+        assert_eq!(fields("", &online), fields("", &offline));
+    }
+    assert_eq!(lines_of(&printed(&["prune", "status", "--data", &data])), lines);
+    assert!(
+        ["state", "safe height", "backlog", "hold"].iter().all(|line| lines.contains(*line)),
+        "{lines:?}"
+    );
+}
+
+/// The names of all fields, with the way to them. A list is what its items are.
+fn fields(path: &str, value: &serde_json::Value) -> BTreeSet<String> {
+    match value {
+        serde_json::Value::Object(fields_of) => {
+            let below = |(name, value): (&String, _)| {
+                let path = format!("{path}/{name}");
+                fields(&path, value).into_iter().chain([path])
+            };
+            fields_of.iter().flat_map(below).collect()
+        }
+        serde_json::Value::Array(items) => items.iter().flat_map(|item| fields(path, item)).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// What the lines of a text are about.
+fn lines_of(text: &str) -> BTreeSet<String> {
+    text.lines().map(|line| line[..14].trim_end().to_owned()).collect()
 }
 
 #[test]

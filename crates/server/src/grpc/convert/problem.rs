@@ -1,6 +1,7 @@
 //! What went wrong, as it goes out.
 
 use prost::Message;
+use prost_types::Any;
 use sapwood_chain::ChainError;
 use sapwood_ledger::{
     ApplyError, ConflictError, CreateError, DeleteError, EngineError, FreezeError, InputRefusal, MineError,
@@ -330,26 +331,6 @@ pub(crate) fn store_status(error: &StoreError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// `google.rpc.Status`, the usual way to send more than a message.
-#[derive(Clone, PartialEq, prost::Message)]
-struct RichStatus {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<AnyMessage>,
-}
-
-/// `google.protobuf.Any`.
-#[derive(Clone, PartialEq, prost::Message)]
-struct AnyMessage {
-    #[prost(string, tag = "1")]
-    type_url: String,
-    #[prost(bytes = "bytes", tag = "2")]
-    value: bytes::Bytes,
-}
-
 /// A call that could not be carried out because things are not as it needs them, with the problem in its details.
 pub(crate) fn precondition(problem: &Problem) -> Status {
     refusal(problem, None)
@@ -370,15 +351,14 @@ pub(crate) fn shortening(shortening: &sapwood_pruner::Shortening) -> Status {
     refusal(&problem.code_is(ProblemCode::NeedsConfirmation), Some(any("Shortening", &detail)))
 }
 
-fn any(name: &str, message: &impl Message) -> AnyMessage {
-    let type_url = format!("type.googleapis.com/sapwood.v1.{name}");
-    AnyMessage { type_url, value: message.encode_to_vec().into() }
+fn any(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("type.googleapis.com/sapwood.v1.{name}"), value: message.encode_to_vec() }
 }
 
-fn refusal(problem: &Problem, more: Option<AnyMessage>) -> Status {
+fn refusal(problem: &Problem, more: Option<Any>) -> Status {
     let (code, message) = (Code::FailedPrecondition, problem.message.clone());
     let details = std::iter::once(any("Problem", problem)).chain(more).collect();
-    let rich = RichStatus { code: code as i32, message: message.clone(), details };
+    let rich = tonic_types::Status { code: code as i32, message: message.clone(), details };
     Status::with_details(code, message, rich.encode_to_vec().into())
 }
 
@@ -413,9 +393,9 @@ mod tests {
         let problem = chain_problem(&error).unwrap();
         assert_eq!((problem.code(), problem.height), (ProblemCode::NotBelow, Some(9)));
         let status = precondition(&problem);
-        let rich = RichStatus::decode(status.details()).unwrap();
+        let rich = tonic_types::Status::decode(status.details()).unwrap();
         assert_eq!((rich.code, rich.message.as_str()), (9, status.message()));
-        assert_eq!(Problem::decode(rich.details[0].value.clone()).unwrap(), problem);
+        assert_eq!(Problem::decode(&rich.details[0].value[..]).unwrap(), problem);
     }
 
     #[test]

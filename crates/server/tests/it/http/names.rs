@@ -116,6 +116,51 @@ fn fields_of(message: &str) -> BTreeSet<String> {
     lines.filter_map(|(before, _)| before.rsplit(' ').next()).map(str::to_owned).collect()
 }
 
+/// The names of the fields of a schema, those of parts that lie flat in it included.
+fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
+    let schema = match schema["$ref"].as_str() {
+        Some(name) => &document["components"]["schemas"][name.rsplit('/').next().unwrap()],
+        None => schema,
+    };
+    let own = schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys().cloned());
+    let parts = ["allOf", "oneOf"].into_iter().filter_map(|list| schema[list].as_array()).flatten();
+    parts.flat_map(|part| properties(document, part)).chain(own).collect()
+}
+
+#[test]
+fn m16_one_type_has_one_set_of_names_in_rest_and_grpc() {
+    let document = serde_json::to_value(sapwood_server::http::openapi::document()).unwrap();
+    let schema = |name: &str| {
+        let found = properties(&document, &document["components"]["schemas"][name]);
+        assert!(!found.is_empty(), "there is no schema {name}");
+        found
+    };
+    let same = [
+        ("Policy", "Policy"),
+        ("Job", "Job"),
+        ("JobCounts", "JobCounts"),
+        ("JobSeconds", "JobDurations"),
+        ("Hold", "HoldStatus"),
+        ("SetHoldRequest", "Hold"),
+        ("PlanResponse", "Plan"),
+        ("Guard", "Guard"),
+        ("PrunerTotals", "Totals"),
+        ("UnreadableRecord", "Unreadable"),
+    ];
+    for (message, name) in same {
+        assert_eq!(fields_of(message), schema(name), "{message} and {name}");
+    }
+    // What belongs to a reason is in its message in gRPC.
+    assert!(fields_of("Stopped").is_subset(&schema("Stopped")), "{:?}", schema("Stopped"));
+    let mut explanation = schema("Explanation");
+    explanation.insert("text".into());
+    assert_eq!(fields_of("ExplainResponse"), explanation);
+    // How the pruner was set up is left to REST.
+    let mut status = schema("PrunerStatus");
+    status.remove("settings");
+    assert_eq!(fields_of("GetPrunerStatusResponse"), status);
+}
+
 #[tokio::test]
 async fn m16_the_phases_of_a_job_have_one_name_each() {
     let world = World::new().await;
