@@ -4,7 +4,8 @@ use axum::Json;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        AnyOfBuilder, ObjectBuilder, RefOr, Schema,
+        ObjectBuilder, RefOr, Schema,
+        schema::AnyOfBuilder,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
