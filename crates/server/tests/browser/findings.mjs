@@ -228,13 +228,15 @@ run(async () => {
 
   await step("page_headline_keeps_its_height", async () => {
     await page.setViewportSize(PHONE);
-    let turn = 0;
+    let turn = 0, kept = null;
     const states = ["waiting for persister at 905", "job 484: preserving parents of old unmined transactions, 0 records deleted", "idle",
       "waiting for an-exporter-with-a-very-long-name-that-does-not-end-soon, which has not reported"];
     await alterStatus((status) => {
       turn += 1;
-      // An alert that comes or goes may move the page.
+      // An alert that comes or goes may move the page, and so may a job with another outcome.
       status.alerts = [];
+      kept ??= status.prune;
+      status.prune = structuredClone(kept);
       status.prune.state = states[turn % states.length];
       status.prune.decided_by = turn % 2 ? "an-exporter-with-a-very-long-name-that-does-not-end-soon" : "persister";
       status.prune.lag_blocks = 10 ** (turn % 7);
