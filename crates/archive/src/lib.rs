@@ -10,7 +10,7 @@
 //! - `draft`: one commit in the making; `core`: the open archive and its recovery.
 //! - `store`, `view`: adding, replacing, looking up.
 //! - [`prune`]: policy, decisions, ticks. [`forecast`], [`volume`], [`reserve`]: how long it lasts.
-//! - [`export`]: chunks by cursor. [`verify`]: the full check. [`bench`]: the measurements.
+//! - [`export`]: chunks by cursor. [`verify`]: the full check. [`bench`](mod@bench): the measurements.
 //! - `keys`, `state`, `journal`, `block`: how rows are laid out. See `docs/formats.md`.
 //!
 //! # Correctness

@@ -430,7 +430,7 @@ impl Ledger {
     }
 
     /// Judges records without deleting anything. One that cannot be read is retained with
-    /// [`KeepReason::Unreadable`](sapwood_rules::KeepReason::Unreadable) and stands in the way of no other.
+    /// [`KeepReason::Unreadable`] and stands in the way of no other.
     pub async fn judge(
         &self,
         txids: Vec<TxId>,

@@ -14,7 +14,7 @@
 //!   is noted like a missed one, and nothing stops.
 //! - A loop over independent items goes on behind a miss ([`WorkingSet::each`]), so that one run notes what all of them miss.
 //!
-//! What happens behind a miss is not trusted: a failure counts only in a run that missed nothing ([`WorkingSet::conclude`]).
+//! What happens behind a miss is not trusted: a failure counts only in a run that missed nothing (`WorkingSet::conclude`).
 //!
 //! # Correctness
 //! Every run that ends in [`Stop::Need`] has noted a page that is not loaded, and a loaded page stays loaded: so runs come to an end. A row
