@@ -15,6 +15,7 @@ const VERSION: u8 = 1;
 /// A part of a block that is stored on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Segment {
     /// The block as its chain writes it.
     Block,
@@ -73,6 +74,8 @@ pub struct NewBlock {
 
 /// Where a block stands, without its payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BlockPoint {
     /// Its height.
     pub height: Height,
@@ -134,8 +137,8 @@ impl BlockMeta {
         self.segments.iter().flatten().map(|piece| piece.pointer)
     }
 
-    /// Counts the entries that pruning the block deletes: the block itself, its receipts and its transaction index if there are any, and the
-    /// location of each transaction.
+    /// Counts the entries that pruning the block deletes: the block itself, its receipts and its transaction index if
+    /// there are any, and the location of each transaction.
     pub fn prune_ops(&self) -> u64 {
         let optional = [Segment::Receipts, Segment::TxIndex].map(|segment| self.pieces(segment));
         let optional = optional.iter().filter(|pieces| !pieces.is_empty()).count();
@@ -177,8 +180,8 @@ impl BlockMeta {
     }
 }
 
-/// The identities of a block: what has to be deleted so that neither the block nor its transactions are found any more. The row stays when a
-/// block is pruned, as the list of its tombstones.
+/// The identities of a block: what has to be deleted so that neither the block nor its transactions are found any more.
+/// The row stays when a block is pruned, as the list of its tombstones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identities {
     pub(crate) hash: BlockHash,

@@ -73,6 +73,7 @@ pub(crate) struct Writer {
 /// What the writer came across and left alone. It ends when the archive is opened again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Trouble {
     /// Journal entries that cannot be finished because a row is damaged.
     pub stuck_entries: u64,

@@ -1,9 +1,10 @@
 //! One commit in the making: rows, and the regions they allocate, quarantine and free.
 //!
 //! # Correctness
-//! A draft works on a copy of the state and takes regions from the free lists. It becomes true as a whole when its commit has succeeded; when it
-//! is dropped before, the regions go back and nothing has happened. Bytes of blobs are written while the draft is put together, into
-//! regions that no committed row refers to, and are on the device before the commit if that was asked for.
+//! A draft works on a copy of the state and takes regions from the free lists. It becomes true as a whole when its
+//! commit has succeeded; when it is dropped before, the regions go back and nothing has happened. Bytes of blobs are
+//! written while the draft is put together, into regions that no committed row refers to, and are on the device before
+//! the commit if that was asked for.
 
 use std::{collections::BTreeSet, io};
 
@@ -172,7 +173,8 @@ impl<'a> Draft<'a> {
         region(&*self.view, offset)
     }
 
-    /// Puts regions of a removed block into quarantine, with a journal entry. A pointer that names an earlier owner changes nothing.
+    /// Puts regions of a removed block into quarantine, with a journal entry. A pointer that names an earlier owner
+    /// changes nothing.
     pub(crate) fn quarantine(
         &mut self,
         removal: Removal,
@@ -360,7 +362,8 @@ impl<'a> Draft<'a> {
     fn sync(&mut self) -> Result<(), ArchiveError> {
         let Err(error) = self.core.file.sync() else { return Ok(()) };
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        // Bytes that no commit refers to yet are written again by the next one. After any other error it is not known what the device has.
+        // Bytes that no commit refers to yet are written again by the next one. After any other error it is not known
+        // what the device has.
         if !full {
             self.writer.poisoned = Some(error.to_string());
         }

@@ -55,8 +55,8 @@ pub enum ArchiveError {
     },
     /// There is an arena with data, but the engine has no rows that describe it.
     #[error(
-        "{place} has {size} bytes, but {rows} has no rows that describe them: both belong together. Restore the rows, or move the \
-         file away to begin an empty archive"
+        "{place} has {size} bytes, but {rows} has no rows that describe them: both belong together. \
+         Restore the rows, or move the file away to begin an empty archive"
     )]
     RowsMissing {
         /// The file.
@@ -92,7 +92,8 @@ pub enum ArchiveError {
     },
     /// A write failed in a way that leaves open what is on disk.
     #[error(
-        "the archive refuses to write since a write failed ({cause}). What was acknowledged before is safe: restart the process"
+        "the archive refuses to write since a write failed ({cause}). What was acknowledged before is safe: \
+         restart the process"
     )]
     Poisoned {
         /// The error of that write.
@@ -199,7 +200,10 @@ pub enum AppendError {
         found: Height,
     },
     /// A block has another parent than the last block.
-    #[error("block {height} has the parent {found}, but block {} is {expected}: replace that one first", height.minus(1))]
+    #[error(
+        "block {height} has the parent {found}, but block {} is {expected}: replace that one first",
+        height.minus(1)
+    )]
     WrongParent {
         /// The block given.
         height: Height,
@@ -250,7 +254,8 @@ pub enum AppendError {
     },
     /// The disk is almost full. Reading and pruning go on, and writing goes on when there is room.
     #[error(
-        "{free} bytes of the disk are free, and {reserve} are kept in reserve: the archive does not write until there is more room"
+        "{free} bytes of the disk are free, and {reserve} are kept in reserve: the archive does not write \
+         until there is more room"
     )]
     NoRoom {
         /// Bytes free.

@@ -15,7 +15,8 @@ pub struct RateMeter {
 }
 
 impl RateMeter {
-    /// Notes that `written` bytes were written in all at `now`, a Unix timestamp in seconds. A clock that was set back begins again.
+    /// Notes that `written` bytes were written in all at `now`, a Unix timestamp in seconds. A clock that was set back
+    /// begins again.
     pub fn sample(&mut self, now: u64, written: u64) {
         match self.samples.back_mut() {
             Some((at, _)) if *at > now => self.samples.clear(),
@@ -46,6 +47,7 @@ pub(crate) fn rate(bytes: u64, seconds: u64) -> Option<f64> {
 /// How long the budget lasts at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Forecast {
     /// Bytes written per second. `None` if it is not known.
     pub bytes_per_second: Option<f64>,
@@ -73,6 +75,7 @@ impl Forecast {
 /// What a budget holds, computed before there is an archive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BudgetPlan {
     /// Bytes that hold blocks after pruning: the target less the headroom.
     pub effective_bytes: u64,
@@ -85,8 +88,8 @@ pub struct BudgetPlan {
 }
 
 impl BudgetPlan {
-    /// Computes what `target` bytes hold, `headroom_percent` of them left empty, of blocks of `bytes_per_block` bytes that come every
-    /// `block_seconds` seconds. `None` if blocks have no bytes or take no time.
+    /// Computes what `target` bytes hold, `headroom_percent` of them left empty, of blocks of `bytes_per_block` bytes
+    /// that come every `block_seconds` seconds. `None` if blocks have no bytes or take no time.
     ///
     /// ```
     /// # use sapwood_archive::BudgetPlan;

@@ -1,10 +1,11 @@
 //! The journal of regions that no block refers to any more.
 //!
-//! **What lives here.** The row that is written in the commit that takes references away, and deleted in the commit that frees the regions.
+//! **What lives here.** The row that is written in the commit that takes references away, and deleted in the commit
+//! that frees the regions.
 //!
 //! # Correctness
-//! While the row is there its regions are in quarantine, so they cannot be given out. It names them itself: nothing that was deleted has to be
-//! read to finish the work after a crash.
+//! While the row is there its regions are in quarantine, so they cannot be given out. It names them itself: nothing
+//! that was deleted has to be read to finish the work after a crash.
 
 use sapwood_types::{
     DecodeError, Height,

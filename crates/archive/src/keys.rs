@@ -1,7 +1,7 @@
 //! Which row lies where. `docs/formats.md` describes keys and values.
 //!
-//! The archive has an engine of its own, so the six tables are free for it. Each kind of row lies in the table that is made for how it is used,
-//! and begins with a byte of its own.
+//! The archive has an engine of its own, so the six tables are free for it. Each kind of row lies in the table that is
+//! made for how it is used, and begins with a byte of its own.
 
 use sapwood_ledger::engine::Table;
 use sapwood_types::{BlockHash, Height, TxId};
@@ -72,7 +72,8 @@ pub(crate) fn hash(hash: &BlockHash) -> Key {
     Key::new([&[HASH], hash.as_bytes(), &[]])
 }
 
-/// Where a transaction is included. One that is in two blocks has a row for each, so that neither has to be read to write the other.
+/// Where a transaction is included. One that is in two blocks has a row for each, so that neither has to be read to
+/// write the other.
 pub(crate) fn location(txid: &TxId, height: Height) -> Key {
     Key::new([&[LOCATION], txid.as_bytes(), &height.0.to_be_bytes()])
 }

@@ -1,11 +1,11 @@
 //! A bounded archive of blocks.
 //!
-//! **What lives here.** Recent blocks in a fixed number of bytes: the arena that holds their payloads, the rows that find them, the budget that says
-//! how many stay, pruning that survives a crash at any point, and the export that consumers pull from. **What may not.** UTXOs, any chain
-//! library, any wire format, which engine holds the rows.
+//! **What lives here.** Recent blocks in a fixed number of bytes: the arena that holds their payloads, the rows that
+//! find them, the budget that says how many stay, pruning that survives a crash at any point, and the export that
+//! consumers pull from. **What may not.** UTXOs, any chain library, any wire format, which engine holds the rows.
 //!
 //! # Layers
-//! - [`io`]: the file, and one in memory that crashes when told to.
+//! - [`io`]: the file, and one in memory that crashes on demand.
 //! - [`arena`]: regions of the file, free lists, readers.
 //! - `draft`: one commit in the making; `core`: the open archive and its recovery.
 //! - `store`, `view`: adding, replacing, looking up.
@@ -14,10 +14,11 @@
 //! - `keys`, `state`, `journal`, `block`: how rows are laid out. See `docs/formats.md`.
 //!
 //! # Correctness
-//! There is one writer at a time. Each operation is one commit of rows: what refers to a region, the state of the region, the counters and the
-//! boundary move together, so after a crash all of it is there or none. Bytes of blocks are on disk before the commit that refers to
-//! them. A region is written over only when no row refers to it, its journal entry is deleted, and no reader is left that could have seen it
-//! in use; see [`arena`]. After a commit that failed all further writes are refused, because memory and engine may differ.
+//! There is one writer at a time. Each operation is one commit of rows: what refers to a region, the state of the
+//! region, the counters and the boundary move together, so after a crash all of it is there or none. Bytes of blocks
+//! are on disk before the commit that refers to them. A region is written over only when no row refers to it, its
+//! journal entry is deleted, and no reader is left that could have seen it in use; see [`arena`]. After a commit that
+//! failed all further writes are refused, because memory and engine may differ.
 
 pub mod arena;
 pub mod bench;
@@ -79,12 +80,13 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive whose blocks are in `file` and whose rows are in `engine`, or makes a new one there. An interrupted prune is finished.
-    /// The engine is the archive's own: nothing else commits to it.
+    /// Opens the archive whose blocks are in `file` and whose rows are in `engine`, or makes a new one there. An
+    /// interrupted prune is finished. The engine is the archive's own: nothing else commits to it.
     ///
     /// # Errors
-    /// [`ArchiveError::Option`] and [`ArchiveError::Policy`] for what cannot be, [`ArchiveError::OtherArena`], [`ArchiveError::ArenaMissing`] and
-    /// [`ArchiveError::RowsMissing`] if file and rows do not belong together, [`ArchiveError::DamagedRow`] if the state cannot be read.
+    /// [`ArchiveError::Option`] and [`ArchiveError::Policy`] for what cannot be, [`ArchiveError::OtherArena`],
+    /// [`ArchiveError::ArenaMissing`] and [`ArchiveError::RowsMissing`] if file and rows do not belong together,
+    /// [`ArchiveError::DamagedRow`] if the state cannot be read.
     pub fn open(
         file: Arc<dyn ArenaFile>,
         engine: Arc<dyn Engine>,
@@ -96,8 +98,8 @@ impl Archive {
     /// Opens the archive whose blocks are in a directory, or makes a new one there.
     ///
     /// # Errors
-    /// [`ArchiveError::Locked`] if another process has it open, [`ArchiveError::Absent`] if there is none and none is made, and as
-    /// [`open`](Self::open).
+    /// [`ArchiveError::Locked`] if another process has it open, [`ArchiveError::Absent`] if there is none and none is
+    /// made, and as [`open`](Self::open).
     pub fn open_in(
         directory: &Path,
         engine: Arc<dyn Engine>,

@@ -16,7 +16,8 @@ pub const DEFAULT_QUEUE: u64 = 1_000_000;
 pub struct ArchiveOptions {
     /// What it is opened for.
     pub mode: OpenMode,
-    /// The sizes that new regions have. They can be changed: regions of a size that is no longer listed stay until they are freed.
+    /// The sizes that new regions have. They can be changed: regions of a size that is no longer listed stay until they
+    /// are freed.
     pub classes: Classes,
     /// What an acknowledged block survives.
     pub durability: Durability,
@@ -30,7 +31,8 @@ pub struct ArchiveOptions {
     pub keep_genesis: bool,
     /// Bytes of the largest segment that is taken.
     pub max_segment_bytes: u32,
-    /// How many pruned blocks and transactions are remembered, so that a lookup says *pruned* instead of *possibly pruned*.
+    /// How many pruned blocks and transactions are remembered, so that a lookup says *pruned* instead of *possibly
+    /// pruned*.
     pub tombstones: u64,
     /// How many queued transactions there can be.
     pub queue_limit: u64,
@@ -87,6 +89,7 @@ pub enum OpenMode {
 /// What an acknowledged block survives. The engine has a setting of its own for the rows: set both alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Durability {
     /// The end of the process. Bytes are handed to the system before the rows that refer to them are committed.
     ProcessCrash,
@@ -97,6 +100,7 @@ pub enum Durability {
 /// Whether the disk space of freed regions is given back to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Punch {
     /// It stays with the arena for the next block.
     Never,
@@ -107,11 +111,12 @@ pub enum Punch {
 /// When a block is final: no reorg returns below it, and until then it is not pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Finality {
     /// Once it is deeper than the reorg window.
     Depth,
-    /// Once the chain says so ([`Archive::set_finalized`](crate::Archive::set_finalized)) and it is deeper than the reorg window. Without a
-    /// report no block is.
+    /// Once the chain says so ([`Archive::set_finalized`](crate::Archive::set_finalized)) and it is deeper than the
+    /// reorg window. Without a report no block is.
     Reported,
 }
 

@@ -1,4 +1,5 @@
-//! A reserve of disk space: a file that is there only to be deleted when the disk fills, so that pruning has room to work.
+//! A reserve of disk space: a file that is there only to be deleted when the disk fills, so that pruning has room to
+//! work.
 
 use std::{
     fs::{self, File},
@@ -76,7 +77,8 @@ impl Reserve {
     }
 }
 
-/// Whether blocks are written, by the free space: stops at one mark and goes on at a higher one, so that it does not flicker. Pure.
+/// Whether blocks are written, by the free space: stops at one mark and goes on at a higher one, so that it does not
+/// flicker. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteGate {
     /// Writing stops below this many free bytes.

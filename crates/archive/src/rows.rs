@@ -18,7 +18,8 @@ pub(crate) fn name(table: Table, key: &[u8]) -> String {
     name
 }
 
-/// Reads rows in the order of their keys. `None` for those that are absent. A row that the engine finds damaged is an error for its key.
+/// Reads rows in the order of their keys. `None` for those that are absent. A row that the engine finds damaged is an
+/// error for its key.
 pub(crate) fn get_many(
     view: &dyn View,
     table: Table,

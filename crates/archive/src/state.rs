@@ -16,6 +16,7 @@ const WHAT: &str = "archive state";
 /// Bytes of regions by state, each counted by its size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RegionBytes {
     /// Of regions that blocks refer to.
     pub used: u64,
@@ -28,8 +29,8 @@ pub struct RegionBytes {
 }
 
 impl RegionBytes {
-    /// Returns the bytes that count against the budget: `+= class` when a region is allocated, `-= class` when it goes from quarantine to
-    /// free.
+    /// Returns the bytes that count against the budget: `+= class` when a region is allocated, `-= class` when it goes
+    /// from quarantine to free.
     pub fn estimated_kept(&self) -> u64 {
         self.used.saturating_add(self.quarantine)
     }
@@ -76,6 +77,7 @@ pub(crate) struct State {
 /// Counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Totals {
     /// Blocks that are kept.
     pub blocks: u64,
@@ -91,7 +93,8 @@ pub struct Totals {
     pub pruned_blocks: u64,
     /// Region bytes ever pruned.
     pub pruned_bytes: u64,
-    /// Blocks whose row could not be read when they were to be pruned. Their regions stay in use until they are repaired.
+    /// Blocks whose row could not be read when they were to be pruned. Their regions stay in use until they are
+    /// repaired.
     pub unreadable: u64,
 }
 
@@ -174,7 +177,8 @@ impl State {
         !kept && self.boundary.is_some_and(|boundary| height <= boundary)
     }
 
-    /// Region bytes that count against the budget. What can never shrink does not: it would keep pruning on without end.
+    /// Region bytes that count against the budget. What can never shrink does not: it would keep pruning on without
+    /// end.
     pub(crate) fn prunable_estimate(&self) -> u64 {
         self.bytes.estimated_kept().saturating_sub(self.pinned)
     }

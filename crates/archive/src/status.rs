@@ -25,6 +25,8 @@ const RECENT_BLOCKS: usize = 1024;
 
 /// Where an archive stands.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Status {
     /// The policy in force; with it whether pruning is enabled.
     pub policy: Policy,
@@ -67,6 +69,7 @@ pub struct Status {
 /// Statistics of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ArenaStats {
     /// Bytes of regions by state.
     pub bytes: RegionBytes,
@@ -87,6 +90,7 @@ pub struct ArenaStats {
 /// A part of the arena, for drawing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct MapCell {
     /// Bytes that blocks use.
     pub used: u64,
@@ -152,8 +156,8 @@ impl Archive {
         })
     }
 
-    /// Forecasts how long it takes to high water, and how many days of blocks low water holds. The rate is that of the ticks of the last day; before
-    /// there are two of them, that of the newest blocks by their own times.
+    /// Forecasts how long it takes to high water, and how many days of blocks low water holds. The rate is that of the
+    /// ticks of the last day; before there are two of them, that of the newest blocks by their own times.
     ///
     /// # Errors
     /// Those of reading.
@@ -215,7 +219,8 @@ impl Archive {
         Ok(volume)
     }
 
-    /// Divides the arena into `cells` parts of equal size, and tells what lies in each. Reads the whole allocation table.
+    /// Divides the arena into `cells` parts of equal size, and tells what lies in each. Reads the whole allocation
+    /// table.
     ///
     /// # Errors
     /// Those of reading.

@@ -1,8 +1,8 @@
 //! The full check of an archive.
 //!
 //! # Correctness
-//! Rows are checked in one view, so a write in flight does not disturb. Payloads are read afterwards, some blocks at a time, each in a view of its
-//! own: a check of many bytes must not keep regions from being freed.
+//! Rows are checked in one view, so a write in flight does not disturb. Payloads are read afterwards, some blocks at a
+//! time, each in a view of its own: a check of many bytes must not keep regions from being freed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -213,8 +213,9 @@ impl fmt::Display for Owner {
 }
 
 impl Archive {
-    /// Checks everything: no region has two owners, none is lost, nothing refers to a freed one, counts are sums, boundary and newest block are
-    /// right, everything is found by its hash. With `payloads` all bytes are read and compared with their checksums.
+    /// Checks everything: no region has two owners, none is lost, nothing refers to a freed one, counts are sums,
+    /// boundary and newest block are right, everything is found by its hash. With `payloads` all bytes are read and
+    /// compared with their checksums.
     ///
     /// # Errors
     /// Those of the engine. Damage is no error, but a problem in the report.

@@ -1,9 +1,9 @@
 //! Reading: one view of the archive, and everything that is looked up in it.
 //!
 //! # Correctness
-//! A view registers as a reader before it takes its snapshot of the rows, and stays one until it is dropped. So a region that a row of the
-//! snapshot refers to is not written over while the view lives. Each blob is compared with its checksum, so damage is an error and never
-//! handed out.
+//! A view registers as a reader before it takes its snapshot of the rows, and stays one until it is dropped. So a
+//! region that a row of the snapshot refers to is not written over while the view lives. Each blob is compared with its
+//! checksum, so damage is an error and never handed out.
 
 use std::ops::ControlFlow;
 
@@ -37,9 +37,13 @@ pub enum Lookup<T> {
     NotFound,
 }
 
-/// How far pruning got.
+/// What was pruned, and how far pruning got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pruned {
+    /// The block that was looked up, or the one that the transaction was in. `None` if that is not known any more.
+    pub requested: Option<Height>,
     /// Blocks at or below it are pruned.
     pub boundary: Height,
     /// The oldest block that is kept. `None` if there is none.
@@ -69,6 +73,8 @@ impl<T> Lookup<T> {
 
 /// Where a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TxLocation {
     /// The block it is in.
     pub height: Height,
@@ -76,7 +82,8 @@ pub struct TxLocation {
     pub index: u32,
 }
 
-/// The archive as of one commit. While it lives, nothing that it can read is written over; hold it for one request, not longer.
+/// The archive as of one commit. While it lives, nothing that it can read is written over; hold it for one request, not
+/// longer.
 pub struct ArchiveView<'a> {
     core: &'a Core,
     /// After the snapshot: fields are dropped in order.
@@ -141,12 +148,23 @@ impl ArchiveView<'_> {
         self.state.oldest.map(|oldest| oldest.height)
     }
 
-    /// Looks up a block by height: [`Lookup::Pruned`] at or below the boundary, else [`Lookup::NotFound`] if it is absent.
+    /// Returns the lowest block that a reorg can return to. `None` if that could be any.
+    pub fn floor(&self) -> Option<Height> {
+        self.state.floor
+    }
+
+    /// Returns the highest block that the chain reported as final. `None` if it reported none.
+    pub fn finalized(&self) -> Option<Height> {
+        self.state.finalized
+    }
+
+    /// Looks up a block by height: [`Lookup::Pruned`] at or below the boundary, else [`Lookup::NotFound`] if it is
+    /// absent.
     ///
     /// # Errors
     /// [`ArchiveError::DamagedRow`] if its row cannot be read, and those of the engine.
     pub fn block(&self, height: Height) -> Result<Lookup<BlockMeta>, ArchiveError> {
-        if let Some(pruned) = self.pruned().filter(|_| self.state.is_pruned(height)) {
+        if let Some(pruned) = self.pruned(Some(height)).filter(|_| self.state.is_pruned(height)) {
             return Ok(Lookup::Pruned(pruned));
         }
         let row = rows::get(&*self.rows, keys::BLOCKS, &keys::block(height))?;
@@ -192,7 +210,8 @@ impl ArchiveView<'_> {
         }
     }
 
-    /// Reads `len` bytes of a payload from `offset` on, or as many as there are. Pieces outside of the range are not read.
+    /// Reads `len` bytes of a payload from `offset` on, or as many as there are. Pieces outside of the range are not
+    /// read.
     ///
     /// # Errors
     /// As [`payload`](Self::payload).
@@ -251,8 +270,9 @@ impl ArchiveView<'_> {
         })
     }
 
-    /// Looks up a transaction: where it is included last, [`Lookup::Pending`] if it is queued, [`Lookup::Pruned`] if its block is pruned and
-    /// this is remembered. [`Lookup::PossiblyPruned`] if it is absent and pruned transactions were forgotten.
+    /// Looks up a transaction: where it is included last, [`Lookup::Pending`] if it is queued, [`Lookup::Pruned`] if
+    /// its block is pruned and this is remembered. [`Lookup::PossiblyPruned`] if it is absent and pruned transactions
+    /// were forgotten.
     ///
     /// # Errors
     /// [`ArchiveError::DamagedRow`] if its row cannot be read, and those of the engine.
@@ -272,25 +292,26 @@ impl ArchiveView<'_> {
         {
             return Ok(Lookup::Pending);
         }
-        Ok(match (last, self.pruned()) {
+        Ok(match (last, self.pruned(last.map(|location| location.height))) {
             (Some(_), Some(pruned)) => Lookup::Pruned(pruned),
             _ => self.unknown(),
         })
     }
 
-    fn pruned(&self) -> Option<Pruned> {
-        self.state.boundary.map(|boundary| Pruned { boundary, earliest: self.earliest() })
+    fn pruned(&self, requested: Option<Height>) -> Option<Pruned> {
+        self.state.boundary.map(|boundary| Pruned { requested, boundary, earliest: self.earliest() })
     }
 
     /// What is to be said of a hash or transaction that no row has.
     fn unknown<T>(&self) -> Lookup<T> {
-        match self.pruned().filter(|_| self.state.forgotten.is_some()) {
+        match self.pruned(None).filter(|_| self.state.forgotten.is_some()) {
             Some(pruned) => Lookup::PossiblyPruned(pruned),
             None => Lookup::NotFound,
         }
     }
 
-    /// Calls `each` with every block from `from` on, upwards, until it breaks. A block whose row is damaged is an error for its height.
+    /// Calls `each` with every block from `from` on, upwards, until it breaks. A block whose row is damaged is an error
+    /// for its height.
     pub(crate) fn blocks_from(
         &self,
         from: Height,

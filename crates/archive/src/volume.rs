@@ -7,6 +7,7 @@ use crate::forecast::Forecast;
 /// Something that takes space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct VolumeItem {
     /// Its name, as interfaces show it: `arena_used`, `undo`.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct VolumeItem {
 /// What an item of a volume is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum ItemKind {
     /// Data that pruning makes smaller.
     Prunable,
@@ -33,6 +35,7 @@ pub enum ItemKind {
 /// The budget of a volume, item by item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Volume {
     /// What there is.
     pub items: Vec<VolumeItem>,
@@ -70,8 +73,8 @@ impl Volume {
         Some(taken.saturating_sub(self.on_disk()))
     }
 
-    /// Returns the bytes that can still be written: what is free or can be used again, less the room that has to stay. `None` if the free
-    /// space is not known.
+    /// Returns the bytes that can still be written: what is free or can be used again, less the room that has to stay.
+    /// `None` if the free space is not known.
     pub fn writable(&self) -> Option<u64> {
         let free = self.free_bytes?.saturating_add(self.of(ItemKind::Reusable));
         Some(free.saturating_sub(self.of(ItemKind::Room)))

@@ -1,6 +1,7 @@
 //! Size classes.
 
-/// The least size of a class, and what each is a multiple of: blocks of a file system, so that a region can be punched out.
+/// The least size of a class, and what each is a multiple of: blocks of a file system, so that a region can be punched
+/// out.
 const GRAIN: u32 = 4096;
 /// The greatest size of a class.
 const GREATEST: u32 = 1 << 30;
@@ -88,7 +89,8 @@ impl Classes {
         self.0.get(self.0.partition_point(|class| *class < len)).copied()
     }
 
-    /// Splits a payload into pieces and the class of each: full regions of the largest class, then the rest. An empty payload has no pieces.
+    /// Splits a payload into pieces and the class of each: full regions of the largest class, then the rest. An empty
+    /// payload has no pieces.
     pub fn split(&self, len: u32) -> impl Iterator<Item = (u32, u32)> {
         let largest = self.largest();
         let rest = len % largest;

@@ -96,7 +96,8 @@ impl Model {
         self.regions.iter_mut().find(own).map(|region| region.state = State::Quarantine { by }).is_some()
     }
 
-    /// Frees what was removed by a commit that all readers saw. Entries are freed in order, so one that waits keeps all later ones.
+    /// Frees what was removed by a commit that all readers saw. Entries are freed in order, so one that waits keeps all
+    /// later ones.
     fn release(&mut self, oldest_reader: Option<u64>) {
         for region in &mut self.regions {
             match region.state {

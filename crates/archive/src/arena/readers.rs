@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 /// The readers of an arena, by the commit that was the last one when they began.
 ///
 /// # Correctness
-/// A reader enters before it takes its view of the rows. So a reader that entered at commit n sees the rows of commit n or a later one. What
-/// commit m took out of the rows can be read only by readers that entered before m was published; see [`is_past`](Self::is_past).
+/// A reader enters before it takes its view of the rows. So a reader that entered at commit n sees the rows of commit n
+/// or a later one. What commit m took out of the rows can be read only by readers that entered before m was published;
+/// see [`is_past`](Self::is_past).
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     inner: Mutex<Inner>,

@@ -21,7 +21,8 @@ impl Archive {
         Ok(state.head.map(|head| ExportHead { height: head.height, floor: state.floor }))
     }
 
-    /// Returns up to `max_bytes` bytes from a cursor on, of one block. Without a cursor it begins behind the boundary, or with the first block.
+    /// Returns up to `max_bytes` bytes from a cursor on, of one block. Without a cursor it begins behind the boundary,
+    /// or with the first block.
     ///
     /// # Errors
     /// [`ExportError`], checked in this order: the limit, pruned, the segment, missing, the offset.

@@ -15,6 +15,8 @@ const LONGEST_NAME: u64 = 128;
 
 /// A consumer of the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Consumer {
     /// Its name.
     pub name: String,
@@ -59,12 +61,13 @@ impl Ack {
 }
 
 impl Archive {
-    /// Notes that a consumer has everything up to a block, and returns how far it has got. A lower block than before changes nothing. With
-    /// [`Policy::export_hold`](crate::Policy::export_hold) blocks are kept until every consumer has acknowledged them.
+    /// Notes that a consumer has everything up to a block, and returns how far it has got. A lower block than before
+    /// changes nothing. With [`Policy::export_hold`](crate::Policy::export_hold) blocks are kept until every consumer
+    /// has acknowledged them.
     ///
     /// # Errors
-    /// [`ArchiveError::BadHeight`] if the archive does not have the block yet, [`ArchiveError::TooMany`] for one consumer too many or a name
-    /// that is too long.
+    /// [`ArchiveError::BadHeight`] if the archive does not have the block yet, [`ArchiveError::TooMany`] for one
+    /// consumer too many or a name that is too long.
     pub fn ack_exported(&self, consumer: &str, block: u64, now: u64) -> Result<Height, ArchiveError> {
         if consumer.len() as u64 > LONGEST_NAME {
             let hint = "Choose a shorter name";

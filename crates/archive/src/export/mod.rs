@@ -3,9 +3,10 @@
 //! **What lives here.** The head, chunks by cursor, acknowledgements. **What may not.** Any wire format.
 //!
 //! # Correctness
-//! A response has chunks of one block. The first chunk begins at the cursor, each next one where the one before ended, and the segment changes
-//! only at the end of a payload. The next cursor is the place behind the last byte. A cursor that is repeated gives the same bytes, unless
-//! the block was replaced or pruned in between. A response always gets further, so a consumer never waits at a place without bytes.
+//! A response has chunks of one block. The first chunk begins at the cursor, each next one where the one before ended,
+//! and the segment changes only at the end of a payload. The next cursor is the place behind the last byte. A cursor
+//! that is repeated gives the same bytes, unless the block was replaced or pruned in between. A response always gets
+//! further, so a consumer never waits at a place without bytes.
 
 mod chunks;
 pub(crate) mod consumers;
@@ -22,6 +23,7 @@ pub const MAX_RESPONSE: u32 = 1_500_000;
 /// A place in the export: before the byte at `byte_offset` of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Cursor {
     /// The block.
     pub block: u64,
@@ -64,10 +66,13 @@ pub struct Exported {
 
 /// The newest block, and what may still change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ExportHead {
     /// The newest block.
     pub height: Height,
-    /// The lowest block that a reorg can return to: what was exported above it may be replaced. `None` if any block may be.
+    /// The lowest block that a reorg can return to: what was exported above it may be replaced. `None` if any block may
+    /// be.
     pub floor: Option<Height>,
 }
 
@@ -108,7 +113,10 @@ pub enum ExportError {
         len: u32,
     },
     /// The archive never had the block, though it has later ones.
-    #[error("block {block} is not in the archive{}", next.map(|next| format!(": go on at block {next}")).unwrap_or_default())]
+    #[error(
+        "block {block} is not in the archive{}",
+        next.map(|next| format!(": go on at block {next}")).unwrap_or_default()
+    )]
     Missing {
         /// The block of the cursor.
         block: u64,

@@ -20,8 +20,8 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Opens a file for reading and writing, and makes an empty one if there is none. The entry of a new file in its directory is on the
-    /// device when this returns.
+    /// Opens a file for reading and writing, and makes an empty one if there is none. The entry of a new file in its
+    /// directory is on the device when this returns.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another process has the file open.

@@ -1,4 +1,4 @@
-//! A file in memory that crashes, fills up and tears writes when told to: for tests.
+//! A file in memory that crashes, fills up and tears writes on demand: for tests.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,8 @@ impl Faults {
     /// Counts a step.
     ///
     /// # Errors
-    /// From the step on that was named as the last one. The error says whether it is that one, which may be done in part.
+    /// From the step on that was named as the last one. The error says whether it is that one, which may be done in
+    /// part.
     pub fn step(&self) -> Result<(), Crashed> {
         let step = self.steps.fetch_add(1, Ordering::SeqCst);
         let last = self.crash_at.load(Ordering::SeqCst);
@@ -172,7 +173,8 @@ impl MemoryFile {
         )
     }
 
-    /// Returns what is on the device after a power loss: everything synced, and of each later change what `fate` says of its number.
+    /// Returns what is on the device after a power loss: everything synced, and of each later change what `fate` says
+    /// of its number.
     pub fn after_power_loss(&self, faults: Arc<Faults>, mut fate: impl FnMut(usize) -> Fate) -> Self {
         let inner = self.inner.read();
         let mut image = inner.synced.clone();

@@ -1,7 +1,7 @@
 //! The seam between the arena and the file that holds its bytes.
 //!
-//! **What lives here.** [`ArenaFile`], the file on disk ([`DiskFile`]) and one in memory that can crash, fill up and tear writes
-//! ([`MemoryFile`]). **What may not.** Where regions lie and who owns them.
+//! **What lives here.** [`ArenaFile`], the file on disk ([`DiskFile`]) and one in memory that can crash, fill up and
+//! tear writes ([`MemoryFile`]). **What may not.** Where regions lie and who owns them.
 
 mod disk;
 mod memory;

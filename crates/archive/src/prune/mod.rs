@@ -1,11 +1,13 @@
 //! Pruning: which blocks go, and how.
 //!
-//! **What lives here.** The policy and its water marks ([`policy`]), the decision block by block ([`walk`], pure), the work in bounded commits
-//! (`run`), and when it is done (`tick`). **What may not.** Who holds what: holds are heights that the caller passes.
+//! **What lives here.** The policy and its water marks ([`policy`]), the decision block by block ([`walk`], pure), the
+//! work in bounded commits (`run`), and when it is done (`tick`). **What may not.** Who holds what: holds are heights
+//! that the caller passes.
 //!
 //! # Correctness
-//! Blocks are pruned from the oldest upwards, each as a whole in one commit: its row and the boundary together, its regions into quarantine with
-//! a journal entry. The boundary never falls. A block at or above the finality floor is never pruned, whatever the budget says.
+//! Blocks are pruned from the oldest upwards, each as a whole in one commit: its row and the boundary together, its
+//! regions into quarantine with a journal entry. The boundary never falls. A block at or above the finality floor is
+//! never pruned, whatever the budget says.
 
 pub mod policy;
 mod run;
@@ -21,6 +23,8 @@ pub use self::{
 
 /// A consumer's claim on history.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HeightHold {
     /// Its name, for messages.
     pub name: String,
@@ -39,10 +43,13 @@ impl HeightHold {
 
 /// What was pruned.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pruning {
     /// How many blocks.
     pub blocks: u64,
-    /// How many entries of them: see [`BlockMeta::prune_ops`](crate::BlockMeta::prune_ops). A gap before a block counts as one.
+    /// How many entries of them: see [`BlockMeta::prune_ops`](crate::BlockMeta::prune_ops). A gap before a block counts
+    /// as one.
     pub ops: u64,
     /// Region bytes that they had.
     pub region_bytes: u64,
@@ -58,6 +65,8 @@ pub struct Pruning {
 
 /// Why pruning ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case", tag = "reason"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Stop {
     /// There is nothing more to prune.
     Done,
@@ -79,11 +88,13 @@ pub enum Stop {
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case", tag = "alert"))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Alert {
     /// Blocks that are not final fill the budget.
     #[error(
-        "{used} bytes of blocks are kept, above the high water of {high} (target {target}), and those from block {} to {head} are not final: \
-         they are not pruned. Raise the target, or lower the reorg window", floor.unwrap_or_default()
+        "{used} bytes of blocks are kept, above the high water of {high} (target {target}), and those from \
+         block {} to {head} are not final: they are not pruned. Raise the target, or lower the reorg window", floor.unwrap_or_default()
     )]
     FloorOverBudget {
         /// Region bytes that count against the budget.
@@ -99,7 +110,8 @@ pub enum Alert {
     },
     /// A hold keeps more than the budget.
     #[error(
-        "{used} bytes of blocks are kept, above the high water of {high} (target {target}), because {} holds everything from block {} on",
+        "{used} bytes of blocks are kept, above the high water of {high} (target {target}), because {} holds \
+         everything from block {} on",
         hold.name, hold.keep_from.unwrap_or_default()
     )]
     HoldOverBudget {
@@ -114,7 +126,8 @@ pub enum Alert {
     },
     /// Blocks were pruned that a consumer had not acknowledged.
     #[error(
-        "blocks up to {boundary} were pruned although {} holds everything from block {} on: the archive was above its hard limit of {hard} bytes",
+        "blocks up to {boundary} were pruned although {} holds everything from block {} on: the archive was above \
+         its hard limit of {hard} bytes",
         hold.name, hold.keep_from.unwrap_or_default()
     )]
     HoldOverridden {

@@ -14,7 +14,8 @@ const SECONDS_PER_DAY: u64 = 86_400;
 pub const DEFAULT_TICK_BLOCKS: u32 = 84;
 /// And after this many seconds, because blocks stop coming when a chain stalls.
 pub const DEFAULT_TICK_SECONDS: u32 = 60;
-/// Entries that one tick deletes by default. 84 blocks of 3,000 transactions have 252,252 entries: twice that, so that pruning catches up.
+/// Entries that one tick deletes by default. 84 blocks of 3,000 transactions have 252,252 entries: twice that, so that
+/// pruning catches up.
 pub const DEFAULT_MAX_OPS: u64 = 500_000;
 /// The part of the target that stays empty after pruning, by default.
 pub const DEFAULT_HEADROOM: u8 = 20;
@@ -23,14 +24,15 @@ const GREATEST_HEADROOM: u8 = 50;
 /// A target below this many bytes holds less than a few regions.
 pub const LEAST_TARGET: u64 = 1 << 20;
 
-/// How much is kept. `target_bytes` comes before `retain_days`, and that before `retain_blocks`: above high water the oldest blocks are pruned
-/// whatever the retention says.
+/// How much is kept. `target_bytes` comes before `retain_days`, and that before `retain_blocks`: above high water the
+/// oldest blocks are pruned whatever the retention says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
     serde(default, deny_unknown_fields)
 )]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Whether ticks prune.
     pub enabled: bool,
@@ -38,8 +40,8 @@ pub struct Policy {
     pub target_bytes: Option<u64>,
     /// Blocks older than this many days are pruned. `None`: age does not matter.
     pub retain_days: Option<u32>,
-    /// Blocks but for this many are pruned. `None`: their number does not matter. Where `retain_days` is set, too, a block goes that either of
-    /// the two lets go: the shorter one decides.
+    /// Blocks but for this many are pruned. `None`: their number does not matter. Where `retain_days` is set, too, a
+    /// block goes that either of the two allows: the shorter one decides.
     pub retain_blocks: Option<u32>,
     /// The part of the target, in percent, that is empty after pruning. High water is half of it below the target.
     pub headroom_percent: u8,
@@ -49,7 +51,8 @@ pub struct Policy {
     pub tick_blocks: u32,
     /// Seconds from one tick to the next where no blocks come.
     pub tick_seconds: u32,
-    /// Whether blocks are kept until every consumer of the export has acknowledged them. Without a consumer nothing is pruned then.
+    /// Whether blocks are kept until every consumer of the export has acknowledged them. Without a consumer nothing is
+    /// pruned then.
     pub export_hold: bool,
 }
 
@@ -86,7 +89,8 @@ pub enum PolicyError {
     },
     /// Blocks could be pruned that a reorg still replaces.
     #[error(
-        "retain_blocks is {retain_blocks}, but a reorg can replace {reorg_window} blocks: set it to at least {}, or lower the reorg window",
+        "retain_blocks is {retain_blocks}, but a reorg can replace {reorg_window} blocks: set it to at least {}, \
+         or lower the reorg window",
         u64::from(*reorg_window) + 1
     )]
     BelowWindow {
@@ -129,7 +133,8 @@ impl Policy {
         self.target_bytes.map(|target| WaterMarks::new(target, self.headroom_percent))
     }
 
-    /// Returns the time before which blocks are too old at `now`, both Unix timestamps in seconds. `None` if age does not matter.
+    /// Returns the time before which blocks are too old at `now`, both Unix timestamps in seconds. `None` if age does
+    /// not matter.
     pub fn cutoff(&self, now: u64) -> Option<u64> {
         self.retain_days.map(|days| now.saturating_sub(u64::from(days) * SECONDS_PER_DAY))
     }
@@ -145,8 +150,8 @@ impl Policy {
             || self.surplus_up_to(head).is_some_and(|up_to| block <= up_to)
     }
 
-    /// Whether there is something to prune, enabled or not: the oldest block is older than the retention or one too many, or the estimate is
-    /// above high water.
+    /// Whether there is something to prune, enabled or not: the oldest block is older than the retention or one too
+    /// many, or the estimate is above high water.
     pub fn need_prune(&self, usage: &Usage, now: u64) -> bool {
         let past = usage.oldest.zip(usage.head).is_some_and(|((oldest, time), head)| {
             oldest < head && self.is_past_retention(oldest, time, head, now)
@@ -219,10 +224,12 @@ pub struct Usage {
 /// Bytes at which pruning by capacity begins, ends, and becomes urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WaterMarks {
     /// Not to be exceeded.
     pub target: u64,
-    /// Above it, each block is followed by a tick, and consumers of the export are not waited for: the target less a quarter of the headroom.
+    /// Above it, each block is followed by a tick, and consumers of the export are not waited for: the target less a
+    /// quarter of the headroom.
     pub hard: u64,
     /// Above it, pruning begins: the target less half of the headroom.
     pub high: u64,

@@ -46,9 +46,10 @@ impl Next {
 }
 
 impl Archive {
-    /// Prunes blocks but for the newest `retain`, deleting `max_ops` entries at most: see [`BlockMeta::prune_ops`]. A block is pruned as a
-    /// whole or not at all, and the first one may have more entries than that. Can be called again and again: what is pruned is passed.
-    /// The finality floor and holds are kept; whether pruning is enabled does not matter.
+    /// Prunes blocks but for the newest `retain`, deleting `max_ops` entries at most: see [`BlockMeta::prune_ops`]. A
+    /// block is pruned as a whole or not at all, and the first one may have more entries than that. Can be called again
+    /// and again: what is pruned is passed. The finality floor and holds are kept; whether pruning is enabled does not
+    /// matter.
     ///
     /// # Errors
     /// [`ArchiveError::Busy`] if a prune is running, and those of a commit. Blocks pruned before the error stay pruned.
@@ -123,7 +124,8 @@ impl Archive {
         })
     }
 
-    /// Computes what pruning would do now, without doing it. `policy` takes the place of the one in force. Looks at `limit` blocks at most.
+    /// Computes what pruning would do now, without doing it. `policy` takes the place of the one in force. Looks at
+    /// `limit` blocks at most.
     ///
     /// # Errors
     /// Those of reading.
@@ -167,6 +169,8 @@ impl Archive {
 
 /// What pruning would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Plan {
     /// How many blocks it would prune.
     pub blocks: u64,

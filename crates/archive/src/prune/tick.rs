@@ -47,8 +47,8 @@ impl Drop for Running<'_> {
 }
 
 impl Archive {
-    /// Prunes what the policy asks for, [`Policy::max_ops_per_tick`] entries at most, if it is time. `now` is a Unix timestamp in seconds.
-    /// Regions that readers have left since are freed in any case.
+    /// Prunes what the policy asks for, [`Policy::max_ops_per_tick`] entries at most, if it is time. `now` is a Unix
+    /// timestamp in seconds. Regions that readers have left since are freed in any case.
     ///
     /// # Errors
     /// Those of a commit. What was pruned before the error stays pruned.
@@ -145,8 +145,9 @@ impl Archive {
         self.core.published.read().policy.in_force
     }
 
-    /// Changes the policy at run time. It stays in force until the one in the options changes. `at` is a Unix timestamp in seconds and `by` who
-    /// asked. Returns the policy before. See [`plan`](Self::plan) for what it would prune, and [`Policy::shortens`].
+    /// Changes the policy at run time. It stays in force until the one in the options changes. `at` is a Unix timestamp
+    /// in seconds and `by` who asked. Returns the policy before. See [`plan`](Self::plan) for what it would prune, and
+    /// [`Policy::shortens`].
     ///
     /// # Errors
     /// [`ArchiveError::Policy`] if it is unsafe; nothing was changed.

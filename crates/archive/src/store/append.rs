@@ -25,7 +25,8 @@ use crate::{
 pub enum Continuity {
     /// It has the next height and the right parent.
     Strict,
-    /// It may lie higher: the blocks in between are not in the archive and never will be. If it has the next height, its parent is checked.
+    /// It may lie higher: the blocks in between are not in the archive and never will be. If it has the next height,
+    /// its parent is checked.
     AllowGap,
 }
 

@@ -5,8 +5,8 @@ use sapwood_types::TxId;
 use crate::{Archive, draft::Draft, error::ArchiveError, keys, rows};
 
 impl Archive {
-    /// Queues transactions: until they are in a block, a lookup says that they are pending. Those that are queued already stay. Returns how many
-    /// were added.
+    /// Queues transactions: until they are in a block, a lookup says that they are pending. Those that are queued
+    /// already stay. Returns how many were added.
     ///
     /// # Errors
     /// [`ArchiveError::TooMany`] if the queue would grow past its limit; then nothing was changed.

@@ -7,7 +7,7 @@ use sapwood_archive::{
 use sapwood_engine_memory::FailPoint;
 use sapwood_types::{BlockHash, Height, TxId};
 
-use crate::world::{BLOCK_REGIONS, World, block, block_of, hash, options, pruned, txid};
+use crate::world::{BLOCK_REGIONS, World, block, block_of, hash, options, pruned_from, txid};
 
 #[test]
 fn appended_blocks_are_found_by_height_hash_and_transaction() {
@@ -259,7 +259,7 @@ fn transaction_in_two_blocks_is_found_in_the_later_one_and_again_in_the_first() 
     world.archive.prune_blocks(5, 1000, 0, &[]).unwrap();
     assert_eq!(found(&world), Height(4), "the tombstone of the first does not hide it");
     world.archive.prune_blocks(4, 1000, 0, &[]).unwrap();
-    assert_eq!(world.archive.tx(&twice).unwrap(), Lookup::Pruned(pruned(4, 5)));
+    assert_eq!(world.archive.tx(&twice).unwrap(), Lookup::Pruned(pruned_from(4, 4, 5)));
     world.verify();
 }
 

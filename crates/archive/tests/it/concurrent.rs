@@ -23,7 +23,7 @@ fn branch_in(hash: &BlockHash) -> u8 {
     hash.0[31]
 }
 
-/// Reads blocks near both ends of what is kept until told to stop. Returns how many were read.
+/// Reads blocks near both ends of what is kept until asked to stop. Returns how many were read.
 fn read(archive: &Archive, stop: &AtomicBool, newest: &AtomicU32, seed: u32) -> u64 {
     let mut found = 0;
     let mut turn = seed;

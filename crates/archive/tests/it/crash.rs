@@ -1,6 +1,8 @@
-//! A crash at every step of every sequence: the process ends, or the power fails and what was not synced is lost, kept or torn.
+//! A crash at every step of every sequence: the process ends, or the power fails and what was not synced is lost, kept
+//! or torn.
 //!
-//! A step is a write, a growth, a sync or a punch of the file, or a commit of the engine, which can end before or after it is done.
+//! A step is a write, a growth, a sync or a punch of the file, or a commit of the engine, which can end before or after
+//! it is done.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -124,7 +126,8 @@ fn run_until_crash(archive: &Archive, ops: &[Op], models: &[Model]) -> usize {
     ops.len()
 }
 
-/// Opens what a crash in operation `failed` left, and fails unless it is as before that operation or as after it, and goes on to the end.
+/// Opens what a crash in operation `failed` left, and fails unless it is as before that operation or as after it, and
+/// goes on to the end.
 fn check(disk: Disk, options: &ArchiveOptions, ops: &[Op], models: &[Model], failed: usize, context: &str) {
     let world = World::on(disk.file, disk.engine, options.clone())
         .unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -194,7 +197,12 @@ fn crashing(durability: Durability, punch: Punch) -> ArchiveOptions {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: sequences(), max_shrink_iters: 50, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: sequences(),
+        max_shrink_iters: 50,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn crash_at_every_step_of_random_sequences_loses_nothing(ops in vec(op(), 4..12), punches: bool) {

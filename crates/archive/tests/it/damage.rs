@@ -81,10 +81,10 @@ fn reference_to_a_freed_region_is_found() {
     let mut region = row(&world, Table::Tx, &region_key(pointer.offset));
     region[0] = 3;
     world.engine.damage(Table::Tx, &region_key(pointer.offset), Some(&region));
-    assert_finds(
-        &world,
-        |problem| matches!(problem, Problem::BadReference { owner: Owner::Block(Height(5)), pointer: bad, found: Some(_) } if *bad == pointer),
-    );
+    assert_finds(&world, |problem| {
+        let Problem::BadReference { owner, pointer: bad, found } = problem else { return false };
+        *owner == Owner::Block(Height(5)) && *bad == pointer && found.is_some()
+    });
     let not_listed = |problem: &Problem| matches!(problem, Problem::BadFreeList { class: 0, .. });
     assert_finds(&world, not_listed);
     assert_finds(&world, |problem| {

@@ -1,4 +1,5 @@
-//! A disk that is full or almost: nothing is lost, reading and pruning go on, and writing goes on by itself when there is room.
+//! A disk that is full or almost: nothing is lost, reading and pruning go on, and writing goes on by itself when there
+//! is room.
 
 use std::{path::Path, process::Command, sync::Arc};
 

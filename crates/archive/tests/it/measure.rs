@@ -16,6 +16,7 @@ fn measurements_are_plausible_and_the_arena_stops_growing() {
             rounds: 3,
             blocks: 5,
             block_bytes: 100_000,
+            blocks_per_sync: 2,
             durability,
             cycles: 150,
             cycle_bytes: 5_000,

@@ -281,9 +281,12 @@ impl Model {
                     .unwrap()
                     .and_then(|_| Ok::<_, ()>(Lookup::Found(())))
                     .unwrap(),
-                block.txs.first().map_or(Lookup::PossiblyPruned(crate::world::pruned(0, 0)), |txid| {
-                    view.tx(txid).unwrap().and_then(|_| Ok::<_, ()>(Lookup::Found(()))).unwrap()
-                }),
+                block
+                    .txs
+                    .first()
+                    .map_or(Lookup::PossiblyPruned(crate::world::pruned_from(0, 0, 0)), |txid| {
+                        view.tx(txid).unwrap().and_then(|_| Ok::<_, ()>(Lookup::Found(()))).unwrap()
+                    }),
             ] {
                 match found {
                     Lookup::Pruned(_) => {}

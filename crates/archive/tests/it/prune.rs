@@ -1,11 +1,11 @@
-//! What is pruned, what is kept, and what is said of it. Tests that begin with `seen_` are defects of another implementation of the same
-//! plan.
+//! What is pruned, what is kept, and what is said of it. Tests that begin with `seen_` are defects of another
+//! implementation of the same plan.
 
 use std::sync::{Arc, mpsc};
 
 use sapwood_archive::{
     Alert, Archive, ArchiveError, ArchiveOptions, Continuity, Finality, HeightHold, Lookup, NewBlock, Policy,
-    Stop, Tick, Trigger, io::MemoryFile,
+    Pruned, Stop, Tick, Trigger, io::MemoryFile,
 };
 use sapwood_engine_memory::MemoryEngine;
 use sapwood_types::Height;
@@ -13,7 +13,7 @@ use sapwood_types::Height;
 use crate::{
     hooked::HookedEngine,
     world::{
-        BLOCK_OPS, BLOCK_REGIONS, BLOCK_SECONDS, World, block, block_of, hash, options, pruned, txid,
+        BLOCK_OPS, BLOCK_REGIONS, BLOCK_SECONDS, World, block, block_of, hash, options, pruned_from, txid,
         with_policy,
     },
 };
@@ -110,8 +110,8 @@ fn seen_gap_of_missing_blocks_costs_something() {
 fn pruned_blocks_and_transactions_are_told_from_unknown_ones() {
     let world = World::with_blocks(options(), 9);
     world.archive.prune_blocks(4, 1000, 0, &[]).unwrap();
-    let gone = pruned(5, 6);
     for height in 0..=5 {
+        let gone = pruned_from(height, 5, 6);
         assert_eq!(world.meta(height), Lookup::Pruned(gone));
         let view = world.archive.view().unwrap();
         assert_eq!(view.block_by_hash(&hash(height, 0)).unwrap(), Lookup::Pruned(gone));
@@ -134,12 +134,13 @@ fn seen_pruned_transaction_stays_pruned_while_its_tombstone_is_there() {
     // Three entries a block: its hash and two transactions.
     let world = World::with_blocks(ArchiveOptions { tombstones: 7, ..options() }, 9);
     world.archive.prune_blocks(8, 1000, 0, &[]).unwrap();
-    assert_eq!(world.archive.tx(&txid(1, 0, 1)).unwrap(), Lookup::Pruned(pruned(1, 2)));
+    assert_eq!(world.archive.tx(&txid(1, 0, 1)).unwrap(), Lookup::Pruned(pruned_from(1, 1, 2)));
     world.archive.prune_blocks(4, 1000, 0, &[]).unwrap();
-    let gone = pruned(5, 6);
     for height in 4..=5 {
+        let gone = pruned_from(height, 5, 6);
         assert_eq!(world.archive.tx(&txid(height, 0, 1)).unwrap(), Lookup::Pruned(gone));
     }
+    let gone = Pruned { requested: None, ..pruned_from(0, 5, 6) };
     for height in [0, 1, 2, 3, 77] {
         let unsure = Lookup::PossiblyPruned(gone);
         assert_eq!(world.archive.tx(&txid(height, 0, 1)).unwrap(), unsure);
@@ -171,7 +172,7 @@ fn boundary_is_inclusive() {
     let world = World::with_blocks(options(), 9);
     world.archive.prune_blocks(5, 1000, 0, &[]).unwrap();
     assert_eq!(world.archive.view().unwrap().boundary(), Some(Height(4)));
-    assert_eq!(world.meta(4), Lookup::Pruned(pruned(4, 5)));
+    assert_eq!(world.meta(4), Lookup::Pruned(pruned_from(4, 4, 5)));
     assert!(matches!(world.meta(5), Lookup::Found(_)));
 }
 
@@ -187,7 +188,7 @@ fn genesis_is_never_pruned_where_that_is_asked_for() {
         Some(Height(6)),
         "the oldest of those that follow on"
     );
-    assert_eq!(world.meta(1), Lookup::Pruned(pruned(5, 6)));
+    assert_eq!(world.meta(1), Lookup::Pruned(pruned_from(1, 5, 6)));
     world.verify();
     let world = world.reopen(options());
     world.assert_has(&block(0));
@@ -530,7 +531,7 @@ fn block_that_cannot_be_read_stops_nothing_else() {
     let done = world.archive.prune_blocks(10, 1000, 0, &[]).unwrap();
     assert_eq!((done.boundary, done.unreadable), (Some(Height(10)), vec![Height(3)]));
     assert_eq!(world.archive.status(0).unwrap().totals.unreadable, 1);
-    assert_eq!(world.meta(3), Lookup::Pruned(pruned(10, 11)));
+    assert_eq!(world.meta(3), Lookup::Pruned(pruned_from(3, 10, 11)));
     (11..=20).for_each(|height| world.assert_has(&block(height)));
     assert!(!world.archive.verify(true, |_| ()).unwrap().is_clean(), "its regions are not lost silently");
 }

@@ -71,7 +71,8 @@ fn pointer_of_an_earlier_owner_reads_nothing() {
     assert!(matches!(read(&old), Err(ArchiveError::StalePointer { .. })), "another owner");
 }
 
-/// Regions were freed and used again before recovery, and the stale generation in the journal kept pruning from ever going on.
+/// Regions were freed and used again before recovery, and the stale generation in the journal kept pruning from ever
+/// going on.
 #[test]
 fn seen_stale_journal_entry_is_treated_as_done() {
     let world = World::with_blocks(options(), 9);

@@ -156,6 +156,11 @@ pub(crate) const BLOCK_REGIONS: u64 = 8192 + 4096 + 4096;
 /// Entries that are deleted with such a block.
 pub(crate) const BLOCK_OPS: u64 = 3 + 2;
 
-pub(crate) fn pruned(boundary: u32, earliest: u32) -> Pruned {
-    Pruned { boundary: Height(boundary), earliest: Some(Height(earliest)) }
+/// What is said of something that was in block `requested`.
+pub(crate) fn pruned_from(requested: u32, boundary: u32, earliest: u32) -> Pruned {
+    Pruned {
+        requested: Some(Height(requested)),
+        boundary: Height(boundary),
+        earliest: Some(Height(earliest)),
+    }
 }

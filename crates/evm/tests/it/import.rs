@@ -131,6 +131,6 @@ fn import_without_a_stored_block_begins_anywhere() {
 fn senders_are_recovered() {
     let (_, blocks) = synthetic::chain();
     let entries = blocks.iter().flat_map(|block| &block.tx_index.entries);
-    assert_eq!(entries.clone().count(), 8);
+    assert_eq!(entries.clone().count(), 9);
     assert!(entries.into_iter().all(|entry| entry.sender == synthetic::sender()));
 }

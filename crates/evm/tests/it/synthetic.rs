@@ -193,9 +193,11 @@ fn london(mut draft: Draft) -> Draft {
         value: U256::from(9),
         ..TxEip1559::default()
     };
-    draft.with(sign(fee(7)), Eip658Value::Eip658(true), vec![log(1, &[1, 2, 3, 4])]).with(
-        sign(fee(5_000_000_000)),
-        Eip658Value::Eip658(true),
+    let done = Eip658Value::Eip658(true);
+    // The greater tip first: the order of the block is not that of the tips.
+    draft.with(sign(fee(5_000_000_000)), done, vec![log(1, &[1, 2, 3, 4])]).with(
+        sign(fee(7)),
+        done,
         vec![log(3, &[2])],
     )
 }
@@ -239,7 +241,9 @@ fn prague(draft: Draft) -> Draft {
         authorization_list: vec![authorization.into_signed(signature)],
         ..TxEip7702::default()
     };
-    draft.with(sign(code), Eip658Value::Eip658(true), vec![log(2, &[2, 1])])
+    let last = TxLegacy { chain_id: Some(CHAIN), nonce: 7, gas_price: 1_000_000_000, ..TxLegacy::default() };
+    let done = Eip658Value::Eip658(true);
+    draft.with(sign(code), done, vec![log(2, &[2, 1])]).with(sign(last), done, vec![log(3, &[])])
 }
 
 /// The whole chain, block 0 first.

@@ -132,3 +132,61 @@ const PRECOMPILES: [(Option<&str>, &str, u16); 18] = [
     (Some("prague"), "BLS12_MAP_FP2_TO_G2", 0x11),
     (Some("osaka"), "P256VERIFY", 0x100),
 ];
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::{b256, fixed_bytes};
+
+    use super::*;
+
+    /// Ethereum's mainnet: two pairs of forks came with the same block.
+    fn mainnet() -> ChainSpec {
+        let by_block = [
+            ("homestead", 1_150_000),
+            ("daoFork", 1_920_000),
+            ("eip150", 2_463_000),
+            ("eip155", 2_675_000),
+            ("eip158", 2_675_000),
+            ("byzantium", 4_370_000),
+            ("constantinople", 7_280_000),
+            ("petersburg", 7_280_000),
+            ("istanbul", 9_069_000),
+            ("muirGlacier", 9_200_000),
+            ("berlin", 12_244_000),
+            ("london", 12_965_000),
+            ("arrowGlacier", 13_773_000),
+            ("grayGlacier", 15_050_000),
+        ];
+        let by_time = [("shanghai", 1_681_338_455), ("cancun", 1_710_338_135), ("prague", 1_746_612_311)];
+        let fork = |name: &str, at| Fork { name: name.to_owned(), at, blobs: BlobSchedule::of_mainnet(name) };
+        let by_block = by_block.map(|(name, block)| fork(name, Activation::Block(block)));
+        let by_time = by_time.map(|(name, time)| fork(name, Activation::Time(time)));
+        let genesis = b256!("d4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3");
+        ChainSpec::new(1, genesis, 0, None, [&by_block[..], &by_time].concat()).unwrap()
+    }
+
+    #[test]
+    fn fork_ids_are_those_of_mainnet() {
+        let spec = mainnet();
+        let id = |time| fork_id(&spec, time);
+        // Gray Glacier, Shanghai, Cancun, Prague, as in EIP-2124 and EIP-6122.
+        assert_eq!(id(0), fixed_bytes!("f0afd0e3"));
+        assert_eq!(id(1_681_338_455), fixed_bytes!("dce96c2d"));
+        assert_eq!(id(1_710_338_134), fixed_bytes!("dce96c2d"));
+        assert_eq!(id(1_710_338_135), fixed_bytes!("9f3d2254"));
+        assert_eq!(id(1_746_612_311), fixed_bytes!("c376cf8b"));
+    }
+
+    #[test]
+    fn fork_of_the_first_block_has_no_time() {
+        let fork = |time| Fork { name: "shanghai".to_owned(), at: Activation::Time(time), blobs: None };
+        let activation = |time| {
+            let spec = ChainSpec::new(1, Default::default(), 5, None, vec![fork(time)]).unwrap();
+            (ForkConfig::new(&spec, &fork(time)).activation_time, fork_id(&spec, time))
+        };
+        assert_eq!([activation(3).0, activation(5).0, activation(6).0], [0, 0, 6]);
+        // Nor does it change the fork id.
+        assert_eq!(activation(3).1, activation(5).1);
+        assert_ne!(activation(5).1, activation(6).1);
+    }
+}

@@ -116,7 +116,7 @@ fn tags_name_blocks() {
     assert_eq!(number("pending"), Value::Null);
     let logs = |to: &str| store.call("eth_getLogs", json!([{ "fromBlock": "0x4", "toBlock": to }]));
     assert_eq!(logs("finalized"), json!([]));
-    assert_eq!(logs("latest").as_array().unwrap().len(), 5);
+    assert_eq!(logs("latest").as_array().unwrap().len(), 6);
     (store.safe, store.finalized) = (None, None);
     for tag in ["safe", "finalized"] {
         let expected = (-39001, format!("{tag} block not found"));

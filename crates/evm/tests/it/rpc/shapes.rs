@@ -155,7 +155,7 @@ fn gas_price_is_what_was_paid() {
         store.call("eth_getTransactionByBlockNumberAndIndex", json!(["0x3", index]))["gasPrice"].clone()
     };
     // The base fee and a tip of 7; and at most the greatest fee.
-    assert_eq!([price("0x0"), price("0x1")], ["0x3b9aca07", "0x77359400"]);
+    assert_eq!([price("0x1"), price("0x0")], ["0x3b9aca07", "0x77359400"]);
 }
 
 #[test]
