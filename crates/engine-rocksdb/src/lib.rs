@@ -12,6 +12,7 @@
 
 mod acknowledged;
 mod columns;
+mod damage;
 mod flusher;
 mod lock;
 pub mod options;

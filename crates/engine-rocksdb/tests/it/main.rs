@@ -10,6 +10,7 @@ mod backup;
 mod child_check;
 mod conformance;
 mod crash_loop;
+mod damaged_files;
 mod disk_full;
 mod engine_options;
 mod harness;

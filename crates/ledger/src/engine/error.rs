@@ -122,3 +122,14 @@ pub struct DamagedRow {
     /// The engine's own message.
     pub cause: String,
 }
+
+/// A part of a range that the engine finds damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRange {
+    /// The last row before it. `None` if it begins with the range.
+    pub after: Option<Vec<u8>>,
+    /// The first row behind it. `None` if it ends with the range.
+    pub before: Option<Vec<u8>>,
+    /// The engine's own message.
+    pub cause: String,
+}

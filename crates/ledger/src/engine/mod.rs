@@ -16,7 +16,7 @@ mod write_set;
 use std::{ops::ControlFlow, path::Path};
 
 pub use self::{
-    error::{DamagedRow, EngineError},
+    error::{DamagedRange, DamagedRow, EngineError},
     stats::{DiskSpace, EngineStats, EngineWrites, TableStats},
     write_set::{RowChange, WriteSet},
 };
@@ -117,8 +117,11 @@ pub trait View: Send + Sync {
     /// row. A row that the engine finds damaged is reported for its key only.
     fn get_many(&self, table: Table, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<(), EngineError>;
 
-    /// Calls `row` with key and value of each row of a range, until it breaks.
+    /// Calls `row` with key and value of each row of a range, until it breaks. Fails at the first row that the engine finds damaged.
     fn scan(&self, scan: &Scan, row: &mut EachRow<'_>) -> Result<(), EngineError>;
+/// Called with a part of a range that cannot be read.
+pub type EachDamage<'a> = dyn FnMut(DamagedRange) + 'a;
+
 }
 
 /// A range of a table, in key order.
@@ -127,6 +130,17 @@ pub struct Scan<'a> {
     /// The table.
     pub table: Table,
     /// The lowest key, included.
+
+    /// Scans in ascending order, and goes on behind damage: calls `damage` with each part of the range that cannot be read. Slow there. An
+    /// engine that finds no damage itself has no such part.
+    fn scan_past_damage(
+        &self,
+        scan: &Scan,
+        row: &mut EachRow<'_>,
+        _damage: &mut EachDamage<'_>,
+    ) -> Result<(), EngineError> {
+        self.scan(scan, row)
+    }
     pub from: &'a [u8],
     /// The end of the range, excluded. `None` for the end of the table.
     pub to: Option<&'a [u8]>,
