@@ -12,6 +12,7 @@ mod conformance;
 mod crash_loop;
 mod damaged_files;
 mod disk_full;
+mod displaced;
 mod engine_options;
 mod harness;
 mod identity;

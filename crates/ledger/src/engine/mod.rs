@@ -82,6 +82,14 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError::ReadOnly`], the caller must open the engine again before it commits.
     fn commit(&self, writes: &WriteSet) -> Result<(), EngineError>;
 
+    /// Tells whether commits can be made. Reads and waits for nothing that a commit may wait for.
+    ///
+    /// # Errors
+    /// What a commit would fail with, or waits for.
+    fn check(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Collects statistics. `table` limits the table stats to one table; with `None` all are listed.
     fn stats(&self, table: Option<Table>) -> Result<EngineStats, EngineError>;
 
@@ -111,6 +119,9 @@ pub type EachValue<'a> = dyn FnMut(usize, Result<Option<&[u8]>, DamagedRow>) + '
 /// Called with key and value of a row. Breaks to end a scan.
 pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
+/// Called with a part of a range that cannot be read.
+pub type EachDamage<'a> = dyn FnMut(DamagedRange) + 'a;
+
 /// Reads rows as of one commit.
 pub trait View: Send + Sync {
     /// Reads rows and calls `each` with the index of its key and the value, in the order of the keys. The value is `None` if there is no such
@@ -119,17 +130,6 @@ pub trait View: Send + Sync {
 
     /// Calls `row` with key and value of each row of a range, until it breaks. Fails at the first row that the engine finds damaged.
     fn scan(&self, scan: &Scan, row: &mut EachRow<'_>) -> Result<(), EngineError>;
-/// Called with a part of a range that cannot be read.
-pub type EachDamage<'a> = dyn FnMut(DamagedRange) + 'a;
-
-}
-
-/// A range of a table, in key order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan<'a> {
-    /// The table.
-    pub table: Table,
-    /// The lowest key, included.
 
     /// Scans in ascending order, and goes on behind damage: calls `damage` with each part of the range that cannot be read. Slow there. An
     /// engine that finds no damage itself has no such part.
@@ -141,6 +141,14 @@ pub struct Scan<'a> {
     ) -> Result<(), EngineError> {
         self.scan(scan, row)
     }
+}
+
+/// A range of a table, in key order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// The table.
+    pub table: Table,
+    /// The lowest key, included.
     pub from: &'a [u8],
     /// The end of the range, excluded. `None` for the end of the table.
     pub to: Option<&'a [u8]>,
