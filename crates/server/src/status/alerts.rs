@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn gap() -> Gap {
-        Gap { missing: BlockHash::default(), child: BlockHash::default(), waiting: 3 }
+        Gap { missing: BlockHash::default(), child: BlockHash::default(), waiting: 3, damaged: None }
     }
 
     /// What keeps the node from being ready, of a report that is healthy but for one thing.
