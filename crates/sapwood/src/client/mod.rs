@@ -3,6 +3,7 @@
 
 mod local;
 mod remote;
+mod trust;
 
 use std::{
     fmt::Display,
@@ -32,7 +33,8 @@ pub(crate) struct Target {
     /// The address of a running node, such as http://127.0.0.1:8097 or one that begins with https. It wins over --data.
     #[arg(long, value_name = "URL", env = "SAPWOOD_URL")]
     url: Option<String>,
-    /// The certificate, in PEM, of the authority that a node's https certificate comes from, or that certificate itself.
+    /// The certificate, in PEM, of the authority that a node's https certificate comes from, or that certificate itself, which is then
+    /// accepted under any name. With --data the one that the node is configured with is accepted without this.
     #[arg(long, value_name = "FILE", env = "SAPWOOD_CA")]
     ca: Option<PathBuf>,
     /// The token, if the node wants one. With --data the one in the data directory is taken.
@@ -109,8 +111,12 @@ impl Target {
         let Some(url) = node.url else { bail!(in_use()) };
         let target = Target { token: self.token.clone().or(node.token), ..self.clone() };
         let remote = target.remote(&url, node.certificate.as_deref())?;
-        remote.check().await.with_context(in_use)?;
-        Ok(remote)
+        match remote.check().await {
+            Ok(()) => Ok(remote),
+            // It runs, but shows another certificate than the one it is configured with.
+            Err(error) if error.chain().any(|cause| trust::refused(cause).is_some()) => Err(error),
+            Err(error) => Err(error.context(in_use())),
+        }
     }
 }
 

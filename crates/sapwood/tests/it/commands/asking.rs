@@ -191,12 +191,57 @@ fn h8_https_is_spoken_with_the_authority_that_is_named() {
     assert!(node.url.starts_with("https://"), "{}", node.url);
     assert_eq!(node.json(&["get", "tx", TXID])["mined_at"], 170);
     let untrusted = refused(&["status", "--url", &node.url, "--token", TOKEN]);
-    assert!(untrusted.contains("no node answers"), "{untrusted}");
+    assert!(untrusted.contains("is not trusted") && untrusted.contains("--ca"), "{untrusted}");
     // Its own directory says which certificate it shows.
     assert!(printed(&["status", "--data", &place.data()]).contains("4,312"));
     assert_eq!(node.json(&["hold", "set", "mine"])["name"], "mine");
     let log = node.stop();
     assert!(log.contains("https://") && !log.contains("http://"), "l18: {log}");
+}
+
+/// Certificates as they are made in the field: of an authority of one's own, and by a plain `openssl req -x509`, which is one itself.
+#[test]
+fn node_is_asked_whoever_signed_its_certificate() {
+    let Some(blocks) = mainnet() else { return };
+    let files = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let key = || rcgen::KeyPair::generate().unwrap();
+    let names = || vec!["127.0.0.1".to_owned()];
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(authority, key()).unwrap();
+    let leaf_key = key();
+    let leaf = rcgen::CertificateParams::new(names()).unwrap().signed_by(&leaf_key, &authority).unwrap();
+    let plain_key = key();
+    let mut plain = rcgen::CertificateParams::new(vec!["node.example.org".to_owned()]).unwrap();
+    plain.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let plain = plain.self_signed(&plain_key).unwrap();
+    let ca = file("ca.pem", authority.pem());
+    let other = file("other.pem", rcgen::generate_simple_self_signed(names()).unwrap().cert.pem());
+    for (certificate, key, authority) in [(leaf, leaf_key, Some(&ca)), (plain, plain_key, None)] {
+        let (certificate, key) =
+            (file("certificate.pem", certificate.pem()), file("key.pem", key.serialize_pem()));
+        let place = Place::new(&blocks, &format!("certificate = {certificate:?}\nkey = {key:?}"), "");
+        fs::copy(&certificate, place.path("ca.pem")).unwrap();
+        let node = place.run(4312);
+        let ask = |ca: &str| run(&["status", "--url", &node.url, "--token", TOKEN, "--ca", ca]);
+        for trusted in [Some(&certificate), authority].into_iter().flatten() {
+            let output = ask(trusted);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let refused = String::from_utf8(ask(&other).stderr).unwrap();
+        assert!(refused.contains("is not trusted") && refused.contains("--ca"), "{refused}");
+        assert!(printed(&["status", "--data", &place.data()]).contains("4,312"));
+        // The file was replaced, and the node still shows the old one.
+        fs::copy(&other, &certificate).unwrap();
+        let replaced = String::from_utf8(run(&["status", "--data", &place.data()]).stderr).unwrap();
+        assert!(replaced.contains("--ca") && !replaced.contains("serves no HTTP"), "{replaced}");
+        node.stop();
+    }
 }
 
 #[test]
