@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use reqwest::{Method, StatusCode};
@@ -120,7 +120,8 @@ impl Target {
     }
 }
 
-fn is_locked(error: &anyhow::Error) -> bool {
+/// Whether a command failed because another process has the data directory open.
+pub(crate) fn is_locked(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Engine(EngineError::Locked { .. }))))
@@ -223,10 +224,15 @@ fn refusal(status: StatusCode, bytes: &[u8]) -> anyhow::Error {
 }
 
 /// A part of a path, with everything escaped that means something there.
-pub(crate) fn part(text: impl Display) -> String {
+///
+/// # Errors
+/// For `.` and `..`: they would lead to another path, escaped or not.
+pub(crate) fn part(text: impl Display) -> anyhow::Result<String> {
+    let text = text.to_string();
+    ensure!(!matches!(text.as_str(), "." | ".."), "{text:?} is not a name of anything");
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.to_string().bytes().map(escape).collect()
+    Ok(text.bytes().map(escape).collect())
 }
 
 #[cfg(test)]
@@ -235,8 +241,10 @@ mod tests {
 
     #[test]
     fn parts_of_a_path_are_escaped() {
-        assert_eq!(part("bc1q-._~Z9"), "bc1q-._~Z9");
-        assert_eq!(part("a/../b?c#d e%"), "a%2F..%2Fb%3Fc%23d%20e%25");
-        assert_eq!(part("ä"), "%C3%A4");
+        let part = |text| part(text).ok();
+        assert_eq!(part("bc1q-._~Z9").as_deref(), Some("bc1q-._~Z9"));
+        assert_eq!(part("a/../b?c#d e%").as_deref(), Some("a%2F..%2Fb%3Fc%23d%20e%25"));
+        assert_eq!(part("ä").as_deref(), Some("%C3%A4"));
+        assert_eq!((part("."), part("..")), (None, None));
     }
 }

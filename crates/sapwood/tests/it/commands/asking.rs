@@ -245,6 +245,38 @@ fn node_is_asked_whoever_signed_its_certificate() {
 }
 
 #[test]
+fn blocks_are_looked_up_by_height_and_hash() {
+    let Some(imported) = Imported::new() else { return };
+    let data = imported.data();
+    let block = json(&["get", "block", "170", "--data", &data, "--json"]);
+    assert_eq!(
+        (&block["height"], &block["tx_count"], &block["txids"][1]),
+        (&170.into(), &2.into(), &TXID.into())
+    );
+    let hash = block["hash"].as_str().unwrap();
+    assert_eq!(json(&["get", "block", hash, "--data", &data, "--json"]), block);
+    let text = printed(&["get", "block", "170", "--limit", "1", "--data", &data]);
+    assert!(text.contains(hash) && text.contains("1 of 2 transactions are shown"), "{text}");
+    assert!(refused(&["get", "block", "5000", "--data", &data]).contains("the last applied one is 200"));
+    assert!(refused(&["get", "block", "..", "--data", &data]).contains("not a name"));
+}
+
+/// The advice for a transaction that is not stored could not be followed on the command line.
+#[test]
+fn output_that_a_transaction_spends_can_be_named() {
+    let Some(imported) = Imported::new() else { return };
+    let data = imported.data();
+    let unknown = "ab".repeat(32);
+    for command in [["get", "tx"], ["explain", "tx"]] {
+        let advice = refused(&[&command[..], &[&unknown, "--data", &data]].concat());
+        assert!(advice.contains("--spends"), "{advice}");
+        let spends = format!("{TXID}:0");
+        let answer = refused(&[&command[..], &[&unknown, "--data", &data, "--spends", &spends]].concat());
+        assert!(answer.contains("does not remember it as its spender"), "{answer}");
+    }
+}
+
+#[test]
 fn m17_fee_and_inputs_of_a_real_transaction_are_known() {
     let Some(blocks) = mainnet() else { return };
     let directory = tempfile::tempdir().unwrap();
