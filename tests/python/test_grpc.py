@@ -638,6 +638,7 @@ def malformed_input_is_refused_and_changes_nothing(world):
         (lambda: world.utxo.Create(), "height: is required"),
         (lambda: world.utxo.SetMined(txids=[], height=1), "block: is required"),
         (lambda: world.utxo.SetMined(txids=[], block={"block_id": 1}, height=1), "block.height: is required"),
+        (lambda: world.utxo.SetMined(txids=[], block={"block_id": 1, "height": 1}, height=1), "block.on_longest_chain: is required"),
         (lambda: world.utxo.ListUnmined(limit=0), "limit: must be 1 to 10000, is 0"),
         (lambda: world.utxo.ListByAddress(), "owner: is required"),
         (lambda: world.utxo.ListByAddress(credential=b"short"), "credential: must be 28 bytes, is 5"),

@@ -41,8 +41,11 @@ pub enum ChainError {
         /// The lowest height a rollback can reach.
         floor: Height,
     },
-    /// The source has no block although it says so.
-    #[error("{source_name} has no block {hash} at height {height}, although it is part of its chain")]
+    /// The source does not have a block of its own chain.
+    #[error(
+        "{source_name} has no block {hash} at height {height}, although it is part of its chain: its block files are damaged or \
+         incomplete. Check its log; a node fetches its blocks again with -reindex"
+    )]
     BlockMissing {
         /// The source.
         source_name: String,

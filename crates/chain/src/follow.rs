@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sapwood_ledger::ApplyOptions;
-use sapwood_sources::{BlockSource, ChainPoint, ReadAhead, SourceBlock, SourceError};
+use sapwood_sources::{BlockSource, ChainPoint, Gap, ReadAhead, SourceBlock, SourceError};
 use sapwood_types::{Block, BlockHash, BlockMark, Height};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -268,20 +268,25 @@ impl Follower {
         let reason = |hash: &BlockHash| {
             rejected.iter().find(|rejected| rejected.hash == *hash).map(|rejected| rejected.cause.to_string())
         };
+        let (tip, gap) = (view.tip, view.gap.clone());
         let mut gap_before = None;
         self.progress.send_modify(|progress| {
-            gap_before = progress.source.gap;
+            gap_before = progress.source.gap.take();
             progress.source.saw(view, reason);
-            progress.tip = view.tip;
+            progress.tip = tip;
         });
-        match (view.gap, gap_before) {
-            (Some(gap), before) if before.is_none_or(|before| before.missing != gap.missing) => {
-                warn!(missing = %gap.missing, child = %gap.child, waiting = gap.waiting, "the source has a gap");
+        match (gap, gap_before) {
+            (Some(Gap { missing, child, waiting, damaged }), before)
+                if before
+                    .as_ref()
+                    .is_none_or(|before| before.missing != missing || before.damaged != damaged) =>
+            {
+                warn!(%missing, %child, waiting, damaged, "the source has a gap");
             }
             (None, Some(_)) => info!("the source has no gap any more"),
             _ => {}
         }
-        Ok(view.tip)
+        Ok(tip)
     }
 
     /// The source's answer, unless asked to stop before it comes.
@@ -452,7 +457,7 @@ impl Follower {
             self.chain.events().enter(state);
         }
         let mut reader = ReadAhead::new(Arc::clone(&self.source), before, from, to, self.options.read_ahead);
-        let (mut shown, mut looked) = (Instant::now(), Instant::now());
+        let (mut shown, mut looked, mut next_height) = (Instant::now(), Instant::now(), from);
         let result: Result<_, ChainError> = async {
             loop {
                 // What the source has grows while a long way is caught up on.
@@ -469,8 +474,12 @@ impl Follower {
                     Err(error) => return Err(error.into()),
                 };
                 let Some(height) = run.last().map(|block| block.point.height) else {
+                    if next_height <= to {
+                        self.no_block_at(next_height).await?;
+                    }
                     return Ok(ControlFlow::Continue(()));
                 };
+                next_height = height.next();
                 let run = run.into_iter().map(to_apply).collect::<Result<_, _>>()?;
                 self.chain.apply_run(run).await?;
                 self.chain.events().enter(state);
@@ -490,6 +499,16 @@ impl Follower {
         let flow = result?;
         drained?;
         Ok(flow)
+    }
+
+    /// The source had no block at a height below its tip. An error if it still names one there and does not have it; else its chain has
+    /// become shorter or another one.
+    async fn no_block_at(&self, height: Height) -> Result<(), ChainError> {
+        let Some(hash) = self.ask(self.source.hash_at(height)).await? else { return Ok(()) };
+        match self.ask(self.source.block(&hash)).await? {
+            Some(_) => Ok(()),
+            None => Err(ChainError::BlockMissing { source_name: self.source.name(), height, hash }),
+        }
     }
 
     /// A block turned out bad: tells the source, which then has another best chain. An error if that does not help.

@@ -12,11 +12,13 @@
 
 mod acknowledged;
 mod columns;
+mod damage;
 mod flusher;
 mod lock;
 pub mod options;
 mod stats;
 mod view;
+mod watch;
 
 use std::{
     fs::File,
@@ -37,7 +39,7 @@ use sapwood_ledger::{
 };
 use sapwood_rules::Policy;
 
-use self::{acknowledged::Acknowledged, flusher::Flusher, view::RocksView};
+use self::{acknowledged::Acknowledged, flusher::Flusher, view::RocksView, watch::Watch};
 pub use self::{
     lock::OpenMode,
     options::{Durability, Options, RocksOptions},
@@ -69,15 +71,17 @@ const ROW_OVERHEAD: usize = 4;
 pub struct RocksEngine {
     /// Before the database: fields are dropped in order, and the database is closed by the last that has it.
     _flusher: Option<Flusher>,
+    /// `None` if the database is open for reading only.
+    watch: Option<Watch>,
     db: Arc<DB>,
     /// Held as long as the database is open, and released after it is closed: fields are dropped in order. `None` where there is no lock
     /// file, as on a copy that is only read.
-    _lock: Option<File>,
+    lock: Option<File>,
     directory: PathBuf,
     mode: OpenMode,
     durability: Durability,
     /// What the database was opened with; its counters are read through it.
-    database: rocksdb::Options,
+    database: Arc<rocksdb::Options>,
     write_options: WriteOptions,
     position: AtomicU64,
     /// `None` if the database is open for reading only.
@@ -95,11 +99,12 @@ impl RocksEngine {
     ///
     /// # Errors
     /// [`EngineError::Locked`] if another process has it open, [`EngineError::Absent`] if there is none and `mode` does not create one,
+    /// [`EngineError::Damaged`] if a file of it is damaged or missing,
     /// [`EngineError::OptionOutOfRange`] for options that RocksDB would not survive.
     pub fn open(directory: &Path, mode: OpenMode, options: &RocksOptions) -> Result<Self, EngineError> {
         options.validate()?;
         let lock = mode.lock(directory)?;
-        let database = columns::database_options(options, mode);
+        let database = Arc::new(columns::database_options(options, mode));
         let descriptors = columns::descriptors(options);
         let db = match mode {
             OpenMode::ReadOnly => DB::open_cf_descriptors_read_only(&database, directory, descriptors, false),
@@ -107,15 +112,20 @@ impl RocksEngine {
                 DB::open_cf_descriptors(&database, directory, descriptors)
             }
         };
-        let db = Arc::new(db.map_err(failed("opening the database"))?);
-        let flusher = match mode {
-            OpenMode::ReadOnly => None,
+        let db = Arc::new(db.map_err(|error| open_error(directory, &error))?);
+        let no_thread = |error: std::io::Error| EngineError::Failed {
+            doing: "starting a thread of the database",
+            cause: error.to_string(),
+        };
+        let (flusher, watch) = match mode {
+            OpenMode::ReadOnly => (None, None),
             OpenMode::Create | OpenMode::Existing => {
-                let started = Flusher::start(Arc::clone(&db), options.deletions_flushed_after);
-                Some(started.map_err(|error| EngineError::Failed {
-                    doing: "starting the thread that flushes deletions",
-                    cause: error.to_string(),
-                })?)
+                let flusher = Flusher::start(Arc::clone(&db), options.deletions_flushed_after);
+                // Without a log RocksDB would flush before it stops all work, and the flush would wait for the commit.
+                let limit = Some(options.stalled_commit_ended_after)
+                    .filter(|_| options.durability != Durability::CleanStopOnly);
+                let watch = Watch::start(Arc::clone(&db), Arc::clone(&database), limit);
+                (Some(flusher.map_err(no_thread)?), Some(watch.map_err(no_thread)?))
             }
         };
         let mut write_options = WriteOptions::default();
@@ -126,8 +136,9 @@ impl RocksEngine {
         }
         let mut engine = Self {
             _flusher: flusher,
+            watch,
             db,
-            _lock: lock,
+            lock,
             directory: directory.to_owned(),
             mode,
             durability: options.durability,
@@ -197,14 +208,39 @@ impl RocksEngine {
         Ok(batch)
     }
 
+    /// Fails if the directory was deleted, moved or replaced.
+    fn check_in_place(&self) -> Result<(), EngineError> {
+        self.lock.as_ref().map_or(Ok(()), |lock| lock::check_in_place(lock, &self.directory))
+    }
+
+    fn stalled(&self) -> Option<EngineError> {
+        let stall = self.watch.as_ref()?.stall()?;
+        let free_bytes = self.disk_space().ok().flatten().map_or(0, |space| space.free_bytes);
+        let seconds = stall.since.elapsed().as_secs();
+        Some(EngineError::Stalled { place: self.place(), seconds, errors: stall.errors, free_bytes })
+    }
+
     fn commit_error(&self, error: &rocksdb::Error) -> EngineError {
         match error.kind() {
+            ErrorKind::ShutdownInProgress => {
+                self.stalled().unwrap_or_else(|| failed("writing")(error.clone()))
+            }
             ErrorKind::IOError if is_full(error) => {
                 EngineError::Full { place: self.place(), cause: error.to_string() }
             }
             _ => EngineError::Failed { doing: "writing", cause: error.to_string() },
         }
     }
+}
+
+/// A database that is there, and of which a file is damaged or missing, is not opened by trying again.
+fn open_error(directory: &Path, error: &rocksdb::Error) -> EngineError {
+    // RocksDB tells a missing file from other I/O errors in its text only.
+    let missing = error.kind() == ErrorKind::IOError && error.to_string().contains("No such file");
+    if missing || error.kind() == ErrorKind::Corruption {
+        return EngineError::Damaged { place: directory.display().to_string(), cause: error.to_string() };
+    }
+    failed("opening the database")(error.clone())
 }
 
 /// RocksDB tells a full disk from other I/O errors in its text only.
@@ -218,6 +254,10 @@ fn is_full(error: &rocksdb::Error) -> bool {
 impl Drop for RocksEngine {
     fn drop(&mut self) {
         let Some(acknowledged) = &self.acknowledged else { return };
+        if let Err(error) = self.check_in_place() {
+            tracing::error!(%error, "the store is closed");
+            return;
+        }
         let position = self.position.load(Ordering::Acquire);
         let stored = match self.durability {
             Durability::CleanStopOnly => self.flush(),
@@ -263,8 +303,14 @@ impl Engine for RocksEngine {
         if position.checked_add(1) != Some(number) {
             return Err(EngineError::WrongNumber { number, position });
         }
+        self.check_in_place()?;
         let batch = self.batch(writes)?;
-        self.db.write_opt(batch, &self.write_options).map_err(|error| self.commit_error(&error))?;
+        let write = || self.db.write_opt(batch, &self.write_options);
+        let written = match &self.watch {
+            Some(watch) => watch.over(write),
+            None => write(),
+        };
+        written.map_err(|error| self.commit_error(&error))?;
         match (&self.acknowledged, self.durability) {
             (Some(acknowledged), Durability::ProcessCrash) => acknowledged.note(number, self.synced)?,
             (Some(acknowledged), Durability::PowerLoss) => acknowledged.note(number, number)?,
@@ -272,6 +318,11 @@ impl Engine for RocksEngine {
         }
         self.position.store(number, Ordering::Release);
         Ok(())
+    }
+
+    fn check(&self) -> Result<(), EngineError> {
+        self.check_in_place()?;
+        self.stalled().map_or(Ok(()), Err)
     }
 
     fn stats(&self, table: Option<Table>) -> Result<EngineStats, EngineError> {

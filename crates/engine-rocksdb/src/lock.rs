@@ -2,6 +2,7 @@
 
 use std::{
     fs::{File, TryLockError},
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
@@ -20,6 +21,19 @@ pub enum OpenMode {
     Existing,
     /// Reading what is there. Nothing in the directory changes, and none of it has to be writable, as with copies on read-only media.
     ReadOnly,
+}
+
+/// Fails if the lock file of a directory is another one than that which is open: the directory was deleted, moved or replaced, and what is
+/// written goes to files that no later start finds. A directory that cannot be looked at stops nothing.
+pub(crate) fn check_in_place(lock: &File, directory: &Path) -> Result<(), EngineError> {
+    let displaced = || EngineError::Displaced { place: directory.display().to_string() };
+    let (open, found) = match (lock.metadata(), std::fs::metadata(directory.join(LOCK_FILE))) {
+        (Ok(open), Ok(found)) => (open, found),
+        (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => return Err(displaced()),
+        _ => return Ok(()),
+    };
+    let same = (open.dev(), open.ino()) == (found.dev(), found.ino());
+    if same { Ok(()) } else { Err(displaced()) }
 }
 
 impl OpenMode {

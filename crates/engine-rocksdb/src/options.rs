@@ -41,6 +41,8 @@ pub struct RocksOptions {
     /// Deletions wait in memory no longer than this, so that the space of what was deleted comes back although nothing more is written.
     /// Each time costs a flush of what is in memory.
     pub deletions_flushed_after: Duration,
+    /// A commit that RocksDB has made wait for this long after a failure in the background is ended with an error.
+    pub stalled_commit_ended_after: Duration,
     /// Compress with LZ4, and indexes and undo at rest with ZSTD. Off trades disk for time.
     pub compression: bool,
     /// What an acknowledged write survives.
@@ -56,6 +58,7 @@ impl Default for RocksOptions {
             background_jobs: None,
             max_open_files: 512,
             deletions_flushed_after: Duration::from_secs(600),
+            stalled_commit_ended_after: Duration::from_secs(60),
             compression: true,
             durability: Durability::default(),
         }

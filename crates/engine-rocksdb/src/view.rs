@@ -1,9 +1,9 @@
 //! Reading from a snapshot.
 
 use rocksdb::{Direction, ErrorKind, IteratorMode, ReadOptions, Snapshot};
-use sapwood_ledger::engine::{DamagedRow, EachRow, EachValue, EngineError, Scan, Table, View};
+use sapwood_ledger::engine::{DamagedRow, EachDamage, EachRow, EachValue, EngineError, Scan, Table, View};
 
-use crate::{RocksEngine, columns::ADDRESS_PREFIX, failed};
+use crate::{RocksEngine, columns::ADDRESS_PREFIX, damage, failed};
 
 /// A read of at least this many rows is shared by two cores. Fewer are done sooner than a second one is woken.
 const TWO_CORES_FROM: usize = 256;
@@ -22,6 +22,16 @@ impl<'a> RocksView<'a> {
     fn options(&self) -> ReadOptions {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
+        options
+    }
+
+    fn options_of(&self, scan: &Scan) -> ReadOptions {
+        let mut options = self.options();
+        options.fill_cache(scan.fill_cache);
+        options.set_iterate_lower_bound(scan.from);
+        if let Some(to) = scan.to {
+            options.set_iterate_upper_bound(to);
+        }
         options
     }
 }
@@ -53,17 +63,12 @@ impl View for RocksView<'_> {
     }
 
     fn scan(&self, scan: &Scan, row: &mut EachRow<'_>) -> Result<(), EngineError> {
-        let mut options = self.options();
-        options.fill_cache(scan.fill_cache);
+        let mut options = self.options_of(scan);
         if is_of_one_owner(scan) {
             // Files whose filter does not know the owner are not read.
             options.set_prefix_same_as_start(true);
         } else {
             options.set_total_order_seek(true);
-        }
-        options.set_iterate_lower_bound(scan.from);
-        if let Some(to) = scan.to {
-            options.set_iterate_upper_bound(to);
         }
         let mode = match (scan.reverse, scan.to) {
             (false, _) => IteratorMode::From(scan.from, Direction::Forward),
@@ -85,6 +90,19 @@ impl View for RocksView<'_> {
             if scan.reverse { rows.prev() } else { rows.next() }
         }
         rows.status().map_err(failed("reading a range of rows"))
+    }
+
+    fn scan_past_damage(
+        &self,
+        scan: &Scan,
+        row: &mut EachRow<'_>,
+        damage: &mut EachDamage<'_>,
+    ) -> Result<(), EngineError> {
+        let (db, family) = (self.engine.db(), self.engine.family(scan.table)?);
+        let mut options = self.options_of(scan);
+        options.set_total_order_seek(true);
+        let rows = db.raw_iterator_cf_opt(family, options);
+        damage::scan((db, family, scan.table), rows, scan.from, row, damage)
     }
 }
 

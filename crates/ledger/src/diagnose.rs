@@ -155,9 +155,10 @@ impl Ledger {
         self.run(move |core| core.verify(progress.as_ref())).await?
     }
 
-    /// The error that every write gets at the moment, if there is one. Reads nothing and waits for nobody.
+    /// The error that every write gets at the moment, or what it waits for, if there is one. Waits for no write.
     pub async fn writable(&self) -> Result<(), StoreError> {
-        self.core.check_poison()
+        self.core.check_poison()?;
+        Ok(self.run(|core| core.engine.check()).await??)
     }
 
     /// Counts the UTXO set as it is at one moment, while others read and write. Reads every record. Ends early with

@@ -12,7 +12,7 @@ use crate::{
     AddressKind, AddressQuery, Counts, Cursor, EachResult, Ledger, Order, Page, StoreError, UnminedTx, Utxo,
     UtxoSet, WorkingSet, check_limit,
     core::{Core, corrupt},
-    engine::{DamagedRow, Scan, Table, View},
+    engine::{DamagedRange, DamagedRow, Scan, Table, View},
     keys::{self, Pending},
     working_set::{Access, PageKey, Stop},
 };
@@ -54,6 +54,17 @@ impl<'a> Snapshot<'a> {
         mut row: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         Ok(self.view.scan(scan, &mut row)?)
+    }
+
+    /// Calls `row` with each row of a table in order, until it breaks, and returns the parts that the engine finds damaged.
+    pub(crate) fn scan_past_damage(
+        &self,
+        table: Table,
+        mut row: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<Vec<DamagedRange>, StoreError> {
+        let mut damaged = Vec::new();
+        self.view.scan_past_damage(&Scan::all(table), &mut row, &mut |range| damaged.push(range))?;
+        Ok(damaged)
     }
 
     /// Calls `row` with each row of a table, until it fails.

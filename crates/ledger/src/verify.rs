@@ -3,6 +3,9 @@
 //! One pass over the records computes the index entries they must have and checks that each is there; one pass over each index
 //! checks that every entry belongs to a record that has it. Both ways, so neither a missing nor a stray entry escapes.
 
+mod damage;
+mod ties;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     ops::ControlFlow,
@@ -11,21 +14,20 @@ use std::{
 
 use bytes::Bytes;
 use sapwood_types::{
-    DecodeError, FirstPage, FurtherPage, Height, OutPoint, PageView, RecordHeader, Slot, Spender, TxId,
-    TxRecord, Undo,
+    DecodeError, FirstPage, FurtherPage, Height, PageView, RecordHeader, TxId, TxRecord, Undo,
 };
 
+use self::ties::ties;
 use crate::{
-    Counts, StoreError, UtxoSet, VerifyReport, WorkingSet,
+    Counts, StoreError, UtxoSet, VerifyReport,
     changes::{CountChanges, Derived, IndexEntry, address_entries, listing, record_entries},
     core::{Core, corrupt},
-    engine::{Scan, Table},
+    engine::{DamagedRange, Table},
     keys::{self, RecordKey},
     read::Snapshot,
     rolling::differs,
     settled::Settled,
     state::State,
-    working_set::{Access, Stop},
 };
 
 /// How many records are read between two reports of progress.
@@ -45,6 +47,10 @@ struct Verifier<'a> {
     report: VerifyReport,
     found: CountChanges,
     index_entries: BTreeMap<&'static str, u64>,
+    /// Parts of the records that the engine cannot read.
+    damaged: Vec<DamagedRange>,
+    /// Records that cannot be read and are named in the report.
+    unreadable: BTreeSet<TxId>,
     progress: &'a (dyn Fn(u64, u64) + Send + Sync),
 }
 
@@ -65,6 +71,8 @@ impl Core {
             report: VerifyReport::default(),
             found: CountChanges::default(),
             index_entries: BTreeMap::new(),
+            damaged: Vec::new(),
+            unreadable: BTreeSet::new(),
             progress,
         };
         verifier.records()?;
@@ -82,12 +90,12 @@ impl<'a> Verifier<'a> {
     /// Reads all records; a record is complete when the next one begins.
     fn records(&mut self) -> Result<(), StoreError> {
         let mut current: Option<StoredRecord> = None;
-        self.snapshot.try_scan(&Scan::all(Table::Tx), |key, value| {
+        self.damaged = self.scan(Table::Tx, |verifier, key, value| {
             match (RecordKey::parse(key), &mut current) {
                 (Some(RecordKey::First(txid)), _) => {
                     let next = StoredRecord { txid, first: FirstPage::new(value), further: Vec::new() };
                     if let Some(complete) = current.replace(next) {
-                        self.check_record(complete)?;
+                        verifier.check_record(complete)?;
                     }
                 }
                 (Some(RecordKey::Further(txid, number)), Some(record))
@@ -96,9 +104,9 @@ impl<'a> Verifier<'a> {
                     record.further.push(Bytes::copy_from_slice(value));
                 }
                 (Some(RecordKey::Further(txid, number)), _) => {
-                    self.report.problem(format!("page {number} of {txid} has no record"));
+                    verifier.report.problem(format!("page {number} of {txid} has no record"));
                 }
-                (None, _) => self.report.problem(format!("a record's key has {} bytes", key.len())),
+                (None, _) => verifier.report.problem(format!("a record's key has {} bytes", key.len())),
             }
             Ok(())
         })?;
@@ -127,7 +135,7 @@ impl<'a> Verifier<'a> {
             Ok::<_, DecodeError>((header, further, record))
         };
         match decode() {
-            Err(error) => self.report.problem(format!("transaction {txid} cannot be read: {error}")),
+            Err(error) => self.name_unreadable(txid, &error),
             Ok((header, further, record)) => {
                 self.check_entries(txid, &first, &header, &further)?;
                 self.check_ties(&record)?;
@@ -155,8 +163,17 @@ impl<'a> Verifier<'a> {
             let mut table = Table::Due;
             keys::index(&entry, |in_table, bytes| (table, key) = (in_table, bytes.to_vec()));
             *self.index_entries.entry(table.name()).or_default() += 1;
-            if !self.snapshot.contains(table, &key)? {
-                self.report.problem(format!("index entry {entry:?} of transaction {txid} is missing"));
+            match self.snapshot.contains(table, &key) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.report.problem(format!("index entry {entry:?} of transaction {txid} is missing"));
+                }
+                Err(StoreError::Corrupt { cause, .. }) => {
+                    self.report.problem(format!(
+                        "index entry {entry:?} of transaction {txid} cannot be read: {cause}"
+                    ));
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -165,27 +182,37 @@ impl<'a> Verifier<'a> {
     /// The record agrees with its parents and children.
     fn check_ties(&mut self, record: &TxRecord) -> Result<(), StoreError> {
         let txid = record.txid;
-        let problems = self.snapshot.read(|set| problems_of(set, record))?;
-        problems
-            .into_iter()
-            .for_each(|problem| self.report.problem(format!("transaction {txid}: {problem}")));
+        let found = self.snapshot.read(|set| ties(set, record))?;
+        for (other, cause) in found.unreadable {
+            self.name_unreadable(other, &cause);
+        }
+        for problem in found.problems {
+            self.report.problem(format!("transaction {txid}: {problem}"));
+        }
         Ok(())
     }
 
     /// Every entry of every index belongs to a record that has it. Each expected entry was found above, so equal numbers prove
-    /// it; only if they differ are the stray entries looked for one by one.
+    /// it; only if they differ are the stray entries looked for one by one. Entries of records that cannot be read are expected of none.
     fn indexes(&mut self) -> Result<(), StoreError> {
         for table in [Table::Due, Table::Pending, Table::Address] {
-            let mut entries = 0;
-            self.snapshot.try_scan(&Scan::all(table), |_, _| {
+            let (mut entries, mut of_unreadable) = (0, 0);
+            let damaged = self.scan(table, |verifier, key, _| {
                 entries += 1;
+                if entry_of(table, key).is_some_and(|txid| verifier.is_unreadable(&txid)) {
+                    of_unreadable += 1;
+                    verifier.check_stray(table, key)?;
+                }
                 Ok(())
             })?;
             self.report.index_entries += entries;
             let expected = self.index_entries.get(table.name()).copied().unwrap_or(0);
-            if entries != expected {
-                self.report.problem(format!("index {} has {entries} entries, not {expected}", table.name()));
-                self.name_stray(table)?;
+            let found = entries - of_unreadable;
+            if found != expected {
+                self.report.problem(format!("index {} has {found} entries, not {expected}", table.name()));
+                if damaged.is_empty() {
+                    self.name_stray(table)?;
+                }
             }
         }
         Ok(())
@@ -194,7 +221,7 @@ impl<'a> Verifier<'a> {
     /// Names stray entries as long as there is room for them in the report: each one takes reading a record.
     fn name_stray(&mut self, table: Table) -> Result<(), StoreError> {
         let mut result = Ok(());
-        self.snapshot.scan(&Scan::all(table), |key, _| {
+        self.snapshot.scan_past_damage(table, |key, _| {
             if self.report.is_full() {
                 return ControlFlow::Break(());
             }
@@ -205,16 +232,12 @@ impl<'a> Verifier<'a> {
     }
 
     fn check_stray(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        let txid = match table {
-            Table::Due => keys::parse_due(key).map(|(_, txid)| txid),
-            Table::Pending => key.get(1..).and_then(keys::parse_due).map(|(_, txid)| txid),
-            _ => keys::parse_address(key).map(|outpoint| outpoint.txid),
-        };
-        let Some(txid) = txid else {
+        let Some(txid) = entry_of(table, key) else {
             self.report.problem(format!("a key of {} has {} bytes", table.name(), key.len()));
             return Ok(());
         };
-        let entries = readable(self.entries_of(txid).map(Some))?;
+        let entries = self.entries_of(txid).map(Some);
+        let entries = self.readable(txid, entries)?;
         if entries.is_some_and(|entries| !entries.contains(key)) {
             self.report.problem(format!("index {} has a stray entry for {txid}", table.name()));
         }
@@ -257,16 +280,17 @@ impl<'a> Verifier<'a> {
     /// The undo records form a chain from the last applied block down to the floor.
     fn undo_records(&mut self) -> Result<(), StoreError> {
         let mut undo = BTreeMap::new();
-        self.snapshot.try_scan(&Scan::all(Table::Undo), |key, value| {
+        self.scan(Table::Undo, |verifier, key, value| {
             match (keys::parse_undo(key), Undo::decode(Bytes::copy_from_slice(value))) {
                 (Some(height), Ok(record)) => {
                     undo.insert(height, (record.block, record.previous));
+                    verifier.name_damaged(record.created.iter().chain(&record.mined))?;
                 }
                 (_, Err(error)) => {
-                    self.report.problem(format!("undo record {key:02x?} cannot be read: {error}"));
+                    verifier.report.problem(format!("undo record {key:02x?} cannot be read: {error}"));
                 }
                 (None, _) => {
-                    self.report.problem(format!("an undo record's key has {} bytes", key.len()));
+                    verifier.report.problem(format!("an undo record's key has {} bytes", key.len()));
                 }
             }
             Ok(())
@@ -300,6 +324,11 @@ impl<'a> Verifier<'a> {
         if found != stored {
             self.report.problem(format!("the store counts {stored:?}, but there are {found:?}"));
         }
+        if !self.damaged.is_empty() {
+            let lost = stored.records.saturating_sub(found.records);
+            self.report.problem(format!("{lost} records lie where nothing can be read"));
+            return Ok(());
+        }
         let stored = self.snapshot.settled()?;
         let found = Settled::from_iter(std::mem::take(&mut self.found.settled));
         let heights: BTreeSet<Height> = stored.iter().chain(found.iter()).map(|(height, _)| height).collect();
@@ -316,102 +345,32 @@ impl<'a> Verifier<'a> {
 
     /// The figures kept with each write are those of the records.
     fn utxo_set(&mut self, kept: &UtxoSet) -> Result<(), StoreError> {
+        if !self.damaged.is_empty() {
+            self.report.problem("the UTXO set is not compared: records cannot be read");
+            return Ok(());
+        }
         let (with_hash, records) = (kept.hash.is_some(), self.report.records);
         let go_on = |_, _| ControlFlow::Continue(());
         let stop = AtomicBool::new(false);
         let counted = self.core.count_utxo_set(self.snapshot, with_hash, records, &go_on, &stop);
-        let counted = readable(counted.map(|counted| Some(UtxoSet { last: kept.last, ..counted })))?;
-        if let Some(counted) = counted.filter(|counted| differs(kept, counted)) {
+        let counted = match counted {
+            Ok(counted) => UtxoSet { last: kept.last, ..counted },
+            // The record was named above.
+            Err(StoreError::Corrupt { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if differs(kept, &counted) {
             self.report.problem(format!("the store keeps a UTXO set of {kept}, but there are {counted}"));
         }
         Ok(())
     }
 }
 
-/// Returns `None` where a record cannot be read that another one leads to: it is reported when its own turn comes, and what is broken must
-/// not keep the rest from being checked.
-fn readable<T>(found: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
-    match found {
-        Err(StoreError::Corrupt { .. }) => Ok(None),
-        other => other,
+/// Returns the transaction that an index entry is of. `None` if its key has the wrong length.
+fn entry_of(table: Table, key: &[u8]) -> Option<TxId> {
+    match table {
+        Table::Due => keys::parse_due(key).map(|(_, txid)| txid),
+        Table::Pending => key.get(1..).and_then(keys::parse_due).map(|(_, txid)| txid),
+        _ => keys::parse_address(key).map(|outpoint| outpoint.txid),
     }
-}
-
-/// Lists what is wrong between a record and its parents and children. Those that cannot be read are passed over, as by [`readable`].
-fn problems_of(set: &mut WorkingSet, record: &TxRecord) -> Access<Vec<String>> {
-    let txid = record.txid;
-    let mut problems = Vec::new();
-    let spenders = || {
-        record.slots.iter().enumerate().filter_map(|(vout, slot)| match *slot {
-            Slot::Spent { spender, child_mined_at } => Some((vout as u32, spender, child_mined_at)),
-            _ => None,
-        })
-    };
-    set.want(spenders().map(|(_, spender, _)| spender.child));
-    set.want(record.head.conflicting_children.iter().copied());
-    set.want_outputs(record.body.inputs.iter().map(|input| input.outpoint));
-    let mut note = |found: Access<Option<String>>| match found {
-        Ok(problem) => {
-            problems.extend(problem);
-            Ok(())
-        }
-        Err(Stop::Failed(StoreError::Corrupt { .. })) => Ok(()),
-        Err(stop) => Err(stop),
-    };
-    for (vout, spender, remembered) in spenders() {
-        note(check_child(set, OutPoint::new(txid, vout), spender, remembered))?;
-    }
-    for (vin, input) in record.body.inputs.iter().enumerate() {
-        note(check_parent(set, record, input.outpoint, Spender::new(txid, vin as u32)))?;
-    }
-    if record.head.is_conflicting() && record.head.mined_at().is_some() {
-        note(Ok(Some("it lost against another transaction, and is mined".into())))?;
-    }
-    for child in &record.head.conflicting_children {
-        let lost = set.head(*child).map(|child| child.is_some_and(|child| child.is_conflicting()));
-        note(lost.map(|lost| (!lost).then(|| format!("it lists {child} as a loser, which is not one"))))?;
-    }
-    Ok(problems)
-}
-
-/// What is wrong between an output and the transaction that spends it.
-fn check_child(
-    set: &mut WorkingSet,
-    outpoint: OutPoint,
-    spender: Spender,
-    remembered: Option<Height>,
-) -> Access<Option<String>> {
-    let Some(child) = set.head(spender.child)? else {
-        let dangling = remembered.is_none();
-        return Ok(
-            dangling.then(|| format!("{outpoint} is spent by {spender}, which is neither stored nor mined"))
-        );
-    };
-    let mined_at = child.mined_at();
-    if mined_at != remembered {
-        return Ok(Some(format!("{outpoint} remembers {spender} at {remembered:?}, it is at {mined_at:?}")));
-    }
-    if child.is_conflicting() {
-        return Ok(Some(format!("{outpoint} is spent by {spender}, which has lost")));
-    }
-    let inputs = set.inputs(spender.child)?;
-    let spends = inputs.get(spender.vin as usize) == Some(&outpoint);
-    Ok((!spends).then(|| format!("{outpoint} is spent by {spender}, which does not spend it")))
-}
-
-/// What is wrong between an input and the transaction it spends from.
-fn check_parent(
-    set: &mut WorkingSet,
-    record: &TxRecord,
-    outpoint: OutPoint,
-    spender: Spender,
-) -> Access<Option<String>> {
-    let Some(parent) = set.head(outpoint.txid)? else { return Ok(None) };
-    let lost = record.head.is_conflicting();
-    // That a loser is not listed proves nothing: a parent that comes back after it was pruned does not know of it.
-    if !lost && parent.conflicting_children.contains(&record.txid) {
-        return Ok(Some(format!("it has not lost, but its parent {} lists it as a loser", outpoint.txid)));
-    }
-    let held = matches!(set.slot(outpoint)?, Some(Slot::Spent { spender: by, .. }) if by == spender);
-    Ok((lost && held).then(|| format!("it lost against another transaction, and holds {outpoint}")))
 }

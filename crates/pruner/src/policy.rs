@@ -111,6 +111,12 @@ impl PolicyState {
                 continue;
             }
             field.set(&mut next.configured, wanted);
+            // It changed only because the retention did, which it follows there, and here it does not.
+            let follows = configured.unmined_follows() && self.configured.unmined_follows();
+            let set_apart = !self.policy.unmined_follows() && self.origin(field).is_some();
+            if field == PolicyField::UnminedRetention && follows && set_apart {
+                continue;
+            }
             if field.shortens(field.of(&self.policy), wanted) {
                 next.origins.insert(field, PolicyOrigin::Promise);
             } else {
@@ -217,6 +223,9 @@ impl fmt::Display for PolicyState {
             write!(f, "{:<21}{:<16}", field.name(), in_blocks(field, field.of(&self.policy)))?;
             match self.origin(field) {
                 None => writeln!(f, "configuration")?,
+                Some(origin) if field.of(&self.policy) == field.of(&self.configured) => {
+                    writeln!(f, "{origin}, as the configuration says")?;
+                }
                 Some(origin) => {
                     let configured = text::figure(field.of(&self.configured));
                     writeln!(f, "{origin}; the configuration says {configured}")?;
@@ -370,6 +379,29 @@ mod tests {
         assert_eq!(shorter.origin(PolicyField::Retention), Some(&PolicyOrigin::Promise));
         assert_eq!(shorter.differences().len(), 1, "{:?}", shorter.differences());
         assert_eq!(shorter.configuration(), policy(400, 288));
+    }
+
+    /// A configuration that changed the retention, and never set the other, dropped it.
+    #[test]
+    fn unmined_retention_of_run_time_stays_when_the_retention_changes() {
+        let start = PolicyState::configured(policy(288, 288));
+        let change = PolicyChange { unmined_retention: Some(7), ..PolicyChange::default() };
+        let set = start.changed(&change, "HTTP", 300);
+        let longer = set.reconfigured(&policy(700, 288));
+        assert_eq!(longer.policy(), Policy { unmined_retention: 7, ..policy(700, 288) });
+        assert_eq!(longer.origin(PolicyField::UnminedRetention), Some(&run_time()));
+        assert_eq!(longer.configuration(), policy(700, 288));
+        let named = Policy { unmined_retention: 50, ..policy(700, 288) };
+        assert_eq!(longer.reconfigured(&named).policy(), named, "the configuration says something new");
+    }
+
+    #[test]
+    fn number_of_run_time_that_is_configured_too_is_no_difference() {
+        let change = PolicyChange { reorg_window: Some(20), ..PolicyChange::default() };
+        let state = PolicyState::configured(policy(288, 20)).changed(&change, "HTTP", 300);
+        let text = state.to_string();
+        assert!(text.contains("set by HTTP") && !text.contains("the configuration says 20"), "{text}");
+        assert_eq!(state.differences(), [""; 0]);
     }
 
     #[test]

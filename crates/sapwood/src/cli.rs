@@ -116,7 +116,7 @@ impl Cli {
             Command::Run(_) => {}
             Command::Demo(demo) => demo.run()?,
             Command::Config(config) => config.run()?,
-            Command::Import(import) => import.run()?,
+            Command::Import(import) => return import.run(),
             Command::Status(status) => status.run()?,
             Command::Verify(verify) => {
                 if !verify.run()? {

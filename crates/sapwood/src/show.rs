@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use sapwood_pruner::{
     HoldStatus, Job,
-    text::{bytes, counted, figure},
+    text::{self, bytes, counted, figure},
 };
 use sapwood_rules::Policy;
 use sapwood_server::{
     http::{utxo_set::UtxoSetView, verify::VerifyView},
-    views::{OutputState, OutputView, StatusReport, TxView, UtxoPage, UtxoView},
+    views::{BlockView, OutputState, OutputView, StatusReport, TxView, UtxoPage, UtxoView},
 };
 use sapwood_types::{ChainPoint, Height};
 
@@ -28,11 +28,12 @@ fn block(block: Option<&ChainPoint>) -> String {
     block.map_or("none".into(), |block| format!("{} ({})", figure(block.height), block.hash))
 }
 
-/// An amount in the smallest unit of Bitcoin, the only chain there is so far. `–` if it is not known.
+/// An amount as the page shows it, in the unit of Bitcoin, the only chain there is so far. `–` if it is not known.
 fn amount(value: Option<&str>) -> String {
+    const SATS: u64 = 100_000_000;
     match value.map(|text| (text, text.parse::<u64>())) {
         None => "–".into(),
-        Some((_, Ok(value))) => format!("{} sat", figure(value)),
+        Some((_, Ok(value))) => format!("{}.{:08} BTC", figure(value / SATS), value % SATS),
         Some((text, Err(_))) => text.into(),
     }
 }
@@ -170,6 +171,27 @@ pub(crate) fn utxo(utxo: &UtxoView) -> String {
     facts.0
 }
 
+/// A block and the ids of its transactions.
+pub(crate) fn block_view(view: &BlockView) -> String {
+    let mut facts = Facts::default();
+    let summary = &view.summary;
+    facts.add("block", block(Some(&summary.point)));
+    facts.add("parent", summary.parent.map_or("none".into(), |parent| parent.to_string()));
+    facts.add("time", summary.time.map_or("not known".into(), text::time));
+    facts.add("transactions", figure(summary.tx_count));
+    for txid in &view.txids {
+        facts.add("", txid);
+    }
+    let (shown, all) = (view.txids.len() as u64, summary.tx_count);
+    if shown < all {
+        facts.add(
+            "",
+            format!("{} of {} are shown: --from and --limit", figure(shown), counted(all, "transaction")),
+        );
+    }
+    facts.0
+}
+
 /// The UTXO set as a whole.
 pub(crate) fn utxo_set(view: &UtxoSetView) -> String {
     let Some(set) = &view.set else { return "not known".into() };
@@ -251,7 +273,7 @@ mod tests {
 
     #[test]
     fn n5_amounts_have_a_unit() {
-        assert_eq!(amount(Some("5000000000")), "5,000,000,000 sat");
+        assert_eq!(amount(Some("123450000000001")), "1,234,500.00000001 BTC");
         assert_eq!((amount(None), amount(Some("1.5"))), ("–".into(), "1.5".into()));
     }
 }

@@ -47,7 +47,7 @@ async function show() {
     await VIEWS[what.kind](what, { draw, chain });
   } catch (error) {
     const title = error.status === 410 ? "Pruned" : error.status === 404 ? "Not found" : "That did not work";
-    const text = what.kind === "address" && error.status === 422 ? notOne(what.id, error.message) : error.message;
+    const text = what.kind === "address" && [400, 422].includes(error.status) ? notOne(what.id, error.message) : error.message;
     draw(title, el("p", {}, text));
   }
   if (mine === turn) {

@@ -8,6 +8,7 @@ import { showEngine } from "/engine.js";
 import { startExploring } from "/explore.js";
 import { clock } from "/format.js";
 import { showPruner } from "/pruner.js";
+import { noteKept } from "/views.js";
 import { showNode, showTab } from "/vitals.js";
 
 const REFRESH = Number(document.documentElement.dataset.refreshMs) || 1000;
@@ -23,6 +24,7 @@ function show(status) {
   showControls(status);
   showEngine(status);
   noteStatus(status);
+  noteKept(status.chain);
 }
 
 /* ---- over time ---- */

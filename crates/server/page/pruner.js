@@ -46,7 +46,7 @@ function showState(status) {
     ["Ready to delete", number(prune.backlog_records), prune.backlog_records && prune.catch_up_seconds != null ? `records, in ${duration(prune.catch_up_seconds)}` : "records"],
     ["Oldest of them", prune.oldest_prunable_blocks == null ? "–" : count(prune.oldest_prunable_blocks, "block"),
       prune.oldest_prunable_blocks == null ? "none waits" : `since it was due${prune.oldest_prunable_seconds == null ? "" : `, ${duration(prune.oldest_prunable_seconds)}`}`],
-    ["Waiting longest", orDash(prune.lag_blocks), "blocks since it was due, held ones included"],
+    ["Waiting longest", orDash(prune.lag_blocks), "blocks, held ones included"],
     ["Deleted", number(totals.deleted), "records so far"],
     ["Freed", bytes(totals.bytes_freed), `of records${bodies}`],
     ["Jobs", number(totals.jobs), "so far"],

@@ -10,7 +10,12 @@ const ADDRESS_PAGE = 1000;
 
 const title = (name, id) => [`${name} `, el("span", { className: "hash" }, id), copyButton(id, "it")];
 const money = (value, chain) => value == null ? "–" : el("span", { title: smallest(value, chain) }, amount(value, chain));
-const heightLink = (height) => link("block", String(height), number(height));
+
+/** Blocks that can be looked up: those that are applied and can still be rolled back. Of older ones nothing is kept. */
+let kept = { above: -1, upTo: Infinity };
+export const noteKept = ({ applied, rollback_floor: floor }) => { kept = { above: floor ? floor : -1, upTo: applied?.height ?? -1 }; };
+const isKept = (height) => height > kept.above && height <= kept.upTo;
+const heightLink = (height) => isKept(height) ? link("block", String(height), number(height)) : number(height);
 
 /* ---- outputs ---- */
 
@@ -119,8 +124,8 @@ export async function outputView({ id }, { draw, chain }) {
 
 export async function blockView({ id }, { draw }) {
   const block = await api(`blocks/${encodeURIComponent(id)}`);
-  const next = el("a", { href: placeOf("block", String(block.height + 1)) }, "next");
-  const before = block.height > 0 ? el("a", { href: placeOf("block", String(block.height - 1)) }, "previous") : null;
+  const step = (height, name) => isKept(height) ? el("a", { href: placeOf("block", String(height)) }, name) : "";
+  const [before, next] = [step(block.height - 1, "previous"), step(block.height + 1, "next")];
   draw([`Block ${number(block.height)}`],
     el("p", { className: "steps" }, before, next),
     el("dl", { className: "facts" }, ...facts([

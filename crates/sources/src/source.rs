@@ -42,7 +42,7 @@ pub struct SourceBlock {
 }
 
 /// What a source has, whether or not it can be applied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// The last block of the best chain. `None` if there is no block at all.
     pub tip: Option<ChainPoint>,
@@ -65,7 +65,7 @@ pub struct RejectedBranch {
 }
 
 /// Blocks whose parent the source does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Gap {
@@ -75,6 +75,8 @@ pub struct Gap {
     pub child: BlockHash,
     /// How many blocks wait for it, one after the other.
     pub waiting: u32,
+    /// Where the source has a damaged block, which may be the missing one: a file and a place in it. `None` if no damage is known.
+    pub damaged: Option<String>,
 }
 
 /// A chain, as its source sees it at this moment. It may be another one at the next call.

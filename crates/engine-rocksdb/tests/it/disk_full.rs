@@ -4,6 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use crate::harness::{
@@ -167,30 +168,21 @@ fn small_disk() -> Option<SmallDisk> {
     disk.ok()
 }
 
-/// A write that takes longer waits for room on the disk: filling it takes seconds.
-const WAITS_FOR_ROOM: std::time::Duration = std::time::Duration::from_secs(120);
-
 /// Fills a store until nothing can be written any more, for the reason named; then mends that, and finds all that was acknowledged.
 async fn fill_and_free(directory: &Path, options: Options, because_of: &str, free: impl FnOnce()) {
     let mut timeline = Timeline::new(Workload::Filling, 7);
     let policy = timeline.policy();
     let store = open_ledger(directory, OpenMode::Create, policy, options.clone()).unwrap();
-    let working = tokio::time::timeout(WAITS_FOR_ROOM, work_until_it_fails(&store, &mut timeline)).await;
-    let Ok(error) = working else {
-        // RocksDB took the error for one that passes: the write waits for room, and is done when there is some.
-        println!("a write waits for room after {} blocks", timeline.at() - 1);
-        free();
-        // Waits for the writer's lock, and changes nothing.
-        store.delete(vec![]).await.unwrap();
-        drop(store);
-        let last = timeline.at();
-        return assert_goes_on(directory, &mut timeline, &[last - 1, last]).await;
+    let error = work_until_it_fails(&store, &mut timeline).await;
+    // The write fails itself, or waits until it is ended because the engine has failed in the background.
+    let because_of = match &error {
+        StoreError::Engine(EngineError::Failed { cause, .. } | EngineError::Full { cause, .. }) => {
+            assert!(cause.contains(because_of), "{cause}");
+            because_of
+        }
+        StoreError::Engine(EngineError::Stalled { errors, .. }) if *errors > 0 => "stopped writes",
+        error => panic!("not an engine's error: {error:?}"),
     };
-    let StoreError::Engine(EngineError::Failed { cause, .. } | EngineError::Full { cause, .. }) = &error
-    else {
-        panic!("not an engine's error: {error:?}")
-    };
-    assert!(cause.contains(because_of), "{cause}");
     println!("{:?}: full after {} blocks: {error}", options.engine.durability, timeline.at() - 1);
     assert!(timeline.at() > 20, "nothing fitted, so nothing was shown");
     assert_refuses_every_write(&store, because_of).await;
@@ -212,6 +204,7 @@ async fn a_full_disk(durability: Durability, write_buffer_bytes: usize) {
     let options = options().engine(|engine| {
         engine.durability = durability;
         engine.write_buffer_bytes = write_buffer_bytes;
+        engine.stalled_commit_ended_after = Duration::from_secs(2);
     });
     fill_and_free(&disk.at.join("store"), options, "No space left", || disk.resize("200m")).await;
 }

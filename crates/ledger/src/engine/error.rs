@@ -67,6 +67,16 @@ pub enum EngineError {
         /// The engine's own message.
         cause: String,
     },
+    /// Files of the rows are damaged or missing, so that they cannot be opened.
+    #[error(
+        "the store in {place} is damaged and cannot be opened: {cause}. To go on, restore a backup, or import into a new data directory"
+    )]
+    Damaged {
+        /// The directory or URL.
+        place: String,
+        /// The engine's own message.
+        cause: String,
+    },
     /// Commits that were acknowledged are missing, and no power failure explains it: the rows are damaged.
     #[error(
         "the store in {place} is damaged: write {acknowledged} was acknowledged, and {found} is the last one that can be read. Blocks, holds and settings after it are lost: restore a backup, or import again. To go on with what is left, delete {file}"
@@ -80,6 +90,28 @@ pub enum EngineError {
         found: u64,
         /// The file that holds the number of the last acknowledged commit.
         file: String,
+    },
+    /// The files were deleted or replaced while they were open. Nothing was written.
+    #[error(
+        "the store in {place} was deleted, moved or replaced while it was open: nothing more is written to it. Put the directory back and restart, or restore a backup"
+    )]
+    Displaced {
+        /// The directory.
+        place: String,
+    },
+    /// The engine failed in the background, and has made commits wait since then.
+    #[error(
+        "a write to {place} has waited for {seconds} s: the storage engine has failed {errors} times in the background and stopped writes, and {free_bytes} bytes are free on its disk. Make room or replace the device"
+    )]
+    Stalled {
+        /// The directory or URL.
+        place: String,
+        /// How long the commit has waited, in seconds.
+        seconds: u64,
+        /// How often the engine failed in the background since it was opened.
+        errors: u64,
+        /// Bytes that are free on the disk.
+        free_bytes: u64,
     },
     /// A commit does not follow the last one. Nothing was written.
     #[error("write {number} does not follow write {position}, the last one committed")]
@@ -119,6 +151,17 @@ pub enum EngineError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the storage engine finds this row damaged: {cause}")]
 pub struct DamagedRow {
+    /// The engine's own message.
+    pub cause: String,
+}
+
+/// A part of a range that the engine finds damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRange {
+    /// The last row before it. `None` if it begins with the range.
+    pub after: Option<Vec<u8>>,
+    /// The first row behind it. `None` if it ends with the range.
+    pub before: Option<Vec<u8>>,
     /// The engine's own message.
     pub cause: String,
 }

@@ -16,7 +16,7 @@ mod write_set;
 use std::{ops::ControlFlow, path::Path};
 
 pub use self::{
-    error::{DamagedRow, EngineError},
+    error::{DamagedRange, DamagedRow, EngineError},
     stats::{DiskSpace, EngineStats, EngineWrites, TableStats},
     write_set::{RowChange, WriteSet},
 };
@@ -82,6 +82,14 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError::ReadOnly`], the caller must open the engine again before it commits.
     fn commit(&self, writes: &WriteSet) -> Result<(), EngineError>;
 
+    /// Tells whether commits can be made. Reads and waits for nothing that a commit may wait for.
+    ///
+    /// # Errors
+    /// What a commit would fail with, or waits for.
+    fn check(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Collects statistics. `table` limits the table stats to one table; with `None` all are listed.
     fn stats(&self, table: Option<Table>) -> Result<EngineStats, EngineError>;
 
@@ -111,14 +119,28 @@ pub type EachValue<'a> = dyn FnMut(usize, Result<Option<&[u8]>, DamagedRow>) + '
 /// Called with key and value of a row. Breaks to end a scan.
 pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
+/// Called with a part of a range that cannot be read.
+pub type EachDamage<'a> = dyn FnMut(DamagedRange) + 'a;
+
 /// Reads rows as of one commit.
 pub trait View: Send + Sync {
     /// Reads rows and calls `each` with the index of its key and the value, in the order of the keys. The value is `None` if there is no such
     /// row. A row that the engine finds damaged is reported for its key only.
     fn get_many(&self, table: Table, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<(), EngineError>;
 
-    /// Calls `row` with key and value of each row of a range, until it breaks.
+    /// Calls `row` with key and value of each row of a range, until it breaks. Fails at the first row that the engine finds damaged.
     fn scan(&self, scan: &Scan, row: &mut EachRow<'_>) -> Result<(), EngineError>;
+
+    /// Scans in ascending order, and goes on behind damage: calls `damage` with each part of the range that cannot be read. Slow there. An
+    /// engine that finds no damage itself has no such part.
+    fn scan_past_damage(
+        &self,
+        scan: &Scan,
+        row: &mut EachRow<'_>,
+        _damage: &mut EachDamage<'_>,
+    ) -> Result<(), EngineError> {
+        self.scan(scan, row)
+    }
 }
 
 /// A range of a table, in key order.

@@ -1,12 +1,15 @@
 //! Which bodies there are, a chunk at a time.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path as FilePath, PathBuf},
+    sync::Arc,
 };
 
 use futures_util::{TryStreamExt, stream::BoxStream};
 use object_store::{ObjectMeta, path::Path};
+use parking_lot::Mutex;
 use sapwood_types::{External, TxId};
 
 use super::{Bodies, BodyError, parse_key};
@@ -28,7 +31,9 @@ impl Listing {
     pub(super) fn new(bodies: &Bodies, prefix: Option<Path>) -> Self {
         let from = match &bodies.directory {
             None => From::Objects(bodies.objects.list(prefix.as_ref())),
-            Some(directory) => From::Directory(Walk::new(directory, prefix.as_ref())),
+            Some(directory) => {
+                From::Directory(Walk::new(directory, prefix.as_ref(), Arc::clone(&bodies.named_links)))
+            }
         };
         Self { bodies: bodies.clone(), prefix: prefix.unwrap_or_default(), from: Some(from) }
     }
@@ -78,17 +83,33 @@ struct Walk {
     root: PathBuf,
     /// Directories still to be read.
     left: Vec<PathBuf>,
+    /// Links that the log has named.
+    named_links: Arc<NamedLinks>,
+}
+
+/// Links that the log has named, up to a number: every sweep finds them again.
+#[derive(Default)]
+pub(super) struct NamedLinks(Mutex<HashSet<PathBuf>>);
+
+impl NamedLinks {
+    const MOST: usize = 1000;
+
+    /// Whether a link was not named before.
+    fn is_new(&self, link: &FilePath) -> bool {
+        let mut named = self.0.lock();
+        named.len() < Self::MOST && named.insert(link.to_owned())
+    }
 }
 
 impl Walk {
-    fn new(root: &FilePath, prefix: Option<&Path>) -> Self {
+    fn new(root: &FilePath, prefix: Option<&Path>, named_links: Arc<NamedLinks>) -> Self {
         let start = prefix.map(|prefix| root.join(prefix.as_ref()));
         let is_directory = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
         let left = match start {
             None => vec![root.to_owned()],
             Some(start) => Some(start).filter(is_directory).into_iter().collect(),
         };
-        Self { root: root.to_owned(), left }
+        Self { root: root.to_owned(), left, named_links }
     }
 
     fn next(mut self, about: usize) -> io::Result<Found> {
@@ -107,7 +128,7 @@ impl Walk {
                     self.left.push(entry.path());
                 } else if kind.is_file() {
                     found.extend(self.body(&entry.path()));
-                } else if kind.is_symlink() {
+                } else if kind.is_symlink() && self.named_links.is_new(&entry.path()) {
                     tracing::warn!(link = %entry.path().display(), "a symbolic link among bodies is not followed");
                 }
             }

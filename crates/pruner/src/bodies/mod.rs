@@ -25,6 +25,7 @@ use claims::Claims;
 pub use config::{BodyLocation, S3Config, S3Credentials};
 pub use keeper::OWNER_NOTE;
 pub use listing::Listing;
+use listing::NamedLinks;
 pub(crate) use verify::is_orphan;
 pub use verify::{BodiesReport, VerifyBodiesError};
 
@@ -63,6 +64,12 @@ pub enum BodyError {
         key: String,
         /// How long was waited.
         after: Duration,
+    },
+    /// It would be reached through a symbolic link, which may lead anywhere.
+    #[error("{} is a symbolic link, which is not followed: put what it leads to in its place", path.display())]
+    Linked {
+        /// The link.
+        path: PathBuf,
     },
     /// There is no such body.
     #[error("there is no object {key}")]
@@ -115,6 +122,7 @@ pub struct Bodies {
     owner: Option<Bytes>,
     /// Set once they are known to be that store's.
     owned: Arc<OnceCell<()>>,
+    named_links: Arc<NamedLinks>,
 }
 
 impl fmt::Debug for Bodies {
@@ -155,7 +163,19 @@ impl Bodies {
         let (external_above, call_timeout) = (DEFAULT_EXTERNAL_ABOVE, DEFAULT_CALL_TIMEOUT);
         let (claims, owner, owned) = (Claims::default(), None, Arc::default());
         let (directory, place, stop) = (None, place.into(), Stop::default());
-        Self { objects, directory, place, external_above, call_timeout, stop, claims, owner, owned }
+        let named_links = Arc::default();
+        Self {
+            objects,
+            directory,
+            place,
+            external_above,
+            call_timeout,
+            stop,
+            claims,
+            owner,
+            owned,
+            named_links,
+        }
     }
 
     /// Keep bodies of more than so many bytes outside.
@@ -194,6 +214,7 @@ impl Bodies {
     pub async fn put(&self, txid: TxId, external: External, body: Bytes) -> Result<(), BodyError> {
         self.check_owner(true).await?;
         let key = key(&txid, external);
+        self.refuse_links(&key).await?;
         self.call("writing", &key, self.objects.put(&key, body.into())).await?;
         Ok(())
     }
@@ -201,6 +222,7 @@ impl Bodies {
     /// Reads a body.
     pub async fn get(&self, txid: TxId, external: External) -> Result<Bytes, BodyError> {
         let key = key(&txid, external);
+        self.refuse_links(&key).await?;
         let read = async { self.objects.get(&key).await?.bytes().await };
         self.call("reading", &key, read).await
     }
@@ -208,6 +230,7 @@ impl Bodies {
     /// Whether a body is there.
     pub async fn exists(&self, txid: TxId, external: External) -> Result<bool, BodyError> {
         let key = key(&txid, external);
+        self.refuse_links(&key).await?;
         match self.call("looking for", &key, self.objects.head(&key)).await {
             Ok(_) => Ok(true),
             Err(BodyError::NotFound { .. }) => Ok(false),
@@ -219,10 +242,31 @@ impl Bodies {
     pub(crate) async fn delete(&self, txid: TxId, external: External) -> Result<Deleted, BodyError> {
         self.check_owner(false).await?;
         let key = key(&txid, external);
+        self.refuse_links(&key).await?;
         match self.call("deleting", &key, self.objects.delete(&key)).await {
             Ok(()) => Ok(Deleted::Deleted),
             Err(BodyError::NotFound { .. }) => Ok(Deleted::AlreadyGone),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses a body below the directory that would be reached through a symbolic link. The directory itself may be one.
+    async fn refuse_links(&self, key: &Path) -> Result<(), BodyError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let mut path = directory.clone();
+        let look = async {
+            for part in key.parts() {
+                path.push(part.as_ref());
+                // What is not there, or cannot be looked at, is an error of what is done with it.
+                if tokio::fs::symlink_metadata(&path).await.is_ok_and(|about| about.is_symlink()) {
+                    return Ok(Some(path));
+                }
+            }
+            Ok(None)
+        };
+        match self.call("looking for", key, look).await? {
+            Some(path) => Err(BodyError::Linked { path }),
+            None => Ok(()),
         }
     }
 

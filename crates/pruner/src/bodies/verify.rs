@@ -123,6 +123,7 @@ impl Bodies {
             let found = match self.get(txid, external).await {
                 Ok(body) => check(txid, &body).map_or_else(Found::Bad, |()| Found::Good),
                 Err(BodyError::NotFound { .. }) => Found::Missing,
+                Err(error @ BodyError::Linked { .. }) => Found::Bad(error.to_string()),
                 Err(error) => return Err(error),
             };
             Ok(((txid, external), found))

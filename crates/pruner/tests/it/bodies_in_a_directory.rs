@@ -1,11 +1,16 @@
 //! External bodies in a directory: the body first, then the record.
 
-use std::{os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use sapwood_conformance::fixtures::{burn, coin, small};
 use sapwood_ledger::CreateRequest;
-use sapwood_pruner::{Bodies, BodyLocation, PrunerOptions, StopReason};
+use sapwood_pruner::{Bodies, BodyError, BodyLocation, PrunerOptions, StopReason};
 use sapwood_types::{External, Height, Tx};
 
 use crate::harness::{World, pruner_options};
@@ -186,6 +191,70 @@ async fn l18_a_symlink_below_bodies_is_not_followed() {
         }
     }
     world.sound().await;
+}
+
+/// A body that was a link to another file was opened, and a directory that was one led deletions outside.
+#[tokio::test]
+async fn body_that_is_a_symlink_is_neither_read_nor_deleted() {
+    use std::os::unix::fs::symlink;
+    let (data, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bodies_in = data.path().join("bodies");
+    let world = world_with(&bodies_in).await;
+    let bodies = world.bodies.clone().unwrap();
+    let key = |tx: &Tx| sapwood_pruner::bodies::key(&tx.txid, External::Tx).to_string();
+    let (file, _) = large(&world, "a file that is a link").await;
+    let (directory, external) = large(&world, "a directory that is a link").await;
+    let foreign = outside.path().join("foreign");
+    std::fs::write(&foreign, "not a body").unwrap();
+    std::fs::remove_file(bodies_in.join(key(&file))).unwrap();
+    symlink(&foreign, bodies_in.join(key(&file))).unwrap();
+    let top = key(&directory).split('/').next().unwrap().to_owned();
+    std::fs::rename(bodies_in.join(&top), outside.path().join(&top)).unwrap();
+    symlink(outside.path().join(&top), bodies_in.join(&top)).unwrap();
+    for tx in [&file, &directory] {
+        let read = bodies.get(tx.txid, external).await.unwrap_err();
+        assert!(matches!(read, BodyError::Linked { .. }), "{read}");
+        assert!(bodies.exists(tx.txid, external).await.is_err());
+    }
+    let report = bodies.verify(&world.store, &small(), &|_, _| Ok(())).await.unwrap();
+    let links = report.damaged.iter().filter(|problem| problem.contains("symbolic link")).count();
+    assert_eq!((links, report.found), (2, 0), "{report:?}");
+    world.extend_to(7).await;
+    world.prune().await;
+    assert!(world.has(&file).await && world.has(&directory).await, "their bodies cannot be deleted");
+    assert!(foreign.exists() && outside.path().join(key(&directory)).exists(), "nothing outside is deleted");
+}
+
+/// The sweep finds the same link each time.
+#[tokio::test]
+async fn symlink_among_bodies_is_logged_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let bodies = bodies(directory.path());
+    std::os::unix::fs::symlink("/nowhere", directory.path().join("link")).unwrap();
+    let written: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let writer = Arc::clone(&written);
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Shared(Arc::clone(&writer)));
+    let _listening = tracing::subscriber::set_default(log.finish());
+    for _ in 0..3 {
+        let mut listing = bodies.list(None).await.unwrap();
+        while listing.next(10).await.unwrap().is_some() {}
+    }
+    let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+    assert!(text.matches("is not followed").count() <= 1, "{text}");
+}
+
+/// What is logged.
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The directory itself may be a link to another volume.

@@ -3,13 +3,14 @@
 
 mod local;
 mod remote;
+mod trust;
 
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use reqwest::{Method, StatusCode};
@@ -32,7 +33,8 @@ pub(crate) struct Target {
     /// The address of a running node, such as http://127.0.0.1:8097 or one that begins with https. It wins over --data.
     #[arg(long, value_name = "URL", env = "SAPWOOD_URL")]
     url: Option<String>,
-    /// The certificate, in PEM, of the authority that a node's https certificate comes from, or that certificate itself.
+    /// The certificate, in PEM, of the authority that a node's https certificate comes from, or that certificate itself, which is then
+    /// accepted under any name. With --data the one that the node is configured with is accepted without this.
     #[arg(long, value_name = "FILE", env = "SAPWOOD_CA")]
     ca: Option<PathBuf>,
     /// The token, if the node wants one. With --data the one in the data directory is taken.
@@ -109,12 +111,17 @@ impl Target {
         let Some(url) = node.url else { bail!(in_use()) };
         let target = Target { token: self.token.clone().or(node.token), ..self.clone() };
         let remote = target.remote(&url, node.certificate.as_deref())?;
-        remote.check().await.with_context(in_use)?;
-        Ok(remote)
+        match remote.check().await {
+            Ok(()) => Ok(remote),
+            // It runs, but shows another certificate than the one it is configured with.
+            Err(error) if error.chain().any(|cause| trust::refused(cause).is_some()) => Err(error),
+            Err(error) => Err(error.context(in_use())),
+        }
     }
 }
 
-fn is_locked(error: &anyhow::Error) -> bool {
+/// Whether a command failed because another process has the data directory open.
+pub(crate) fn is_locked(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Engine(EngineError::Locked { .. }))))
@@ -217,10 +224,15 @@ fn refusal(status: StatusCode, bytes: &[u8]) -> anyhow::Error {
 }
 
 /// A part of a path, with everything escaped that means something there.
-pub(crate) fn part(text: impl Display) -> String {
+///
+/// # Errors
+/// For `.` and `..`: they would lead to another path, escaped or not.
+pub(crate) fn part(text: impl Display) -> anyhow::Result<String> {
+    let text = text.to_string();
+    ensure!(!matches!(text.as_str(), "." | ".."), "{text:?} is not a name of anything");
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.to_string().bytes().map(escape).collect()
+    Ok(text.bytes().map(escape).collect())
 }
 
 #[cfg(test)]
@@ -229,8 +241,10 @@ mod tests {
 
     #[test]
     fn parts_of_a_path_are_escaped() {
-        assert_eq!(part("bc1q-._~Z9"), "bc1q-._~Z9");
-        assert_eq!(part("a/../b?c#d e%"), "a%2F..%2Fb%3Fc%23d%20e%25");
-        assert_eq!(part("ä"), "%C3%A4");
+        let part = |text| part(text).ok();
+        assert_eq!(part("bc1q-._~Z9").as_deref(), Some("bc1q-._~Z9"));
+        assert_eq!(part("a/../b?c#d e%").as_deref(), Some("a%2F..%2Fb%3Fc%23d%20e%25"));
+        assert_eq!(part("ä").as_deref(), Some("%C3%A4"));
+        assert_eq!((part("."), part("..")), (None, None));
     }
 }

@@ -5,12 +5,14 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use reqwest::{
-    Certificate, Method, StatusCode, Url,
+    Method, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE},
     redirect,
 };
 use serde_json::Value;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{CertificateError, Error, crypto::ring};
+
+use super::trust;
 
 /// More than any answer has.
 const MOST_BYTES: usize = 64 << 20;
@@ -25,8 +27,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// A node at an address. `ca` is what its certificate is checked against besides what the system trusts; with `certificate` it must
-    /// be that one, under whatever name.
+    /// A node at an address. Its certificate must come from `ca` or be in that file, or be `certificate`, under whatever name. Without both it
+    /// is checked against what the system trusts.
     pub(super) fn new(
         url: &str,
         ca: Option<&Path>,
@@ -49,9 +51,9 @@ impl Remote {
             .redirect(redirect::Policy::none())
             .no_proxy();
         if let Some(file) = ca {
-            http = http.tls_certs_only(certificates(file)?);
+            http = http.tls_backend_preconfigured(trust::authority(file)?);
         } else if let Some(file) = certificate {
-            http = http.tls_certs_only(certificates(file)?).tls_danger_accept_invalid_hostnames(true);
+            http = http.tls_backend_preconfigured(trust::exactly(file)?);
         }
         let http = http.build().context("making an HTTP client")?;
         Ok(Self { base: url.trim_end_matches('/').to_owned(), token, http })
@@ -75,9 +77,7 @@ impl Remote {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(serde_json::to_vec(body)?);
         }
-        let mut answer = request.send().await.with_context(|| {
-            format!("no node answers at {}: is it running? For a data directory, use --data", self.base)
-        })?;
+        let mut answer = request.send().await.map_err(|error| self.no_answer(error))?;
         let mut bytes = BytesMut::new();
         while let Some(chunk) = answer.chunk().await.context("the answer broke off")? {
             if bytes.len() + chunk.len() > MOST_BYTES {
@@ -87,12 +87,24 @@ impl Remote {
         }
         Ok((answer.status(), bytes.freeze()))
     }
-}
 
-fn certificates(file: &Path) -> anyhow::Result<Vec<Certificate>> {
-    let pem = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
-    let found =
-        Certificate::from_pem_bundle(&pem).with_context(|| format!("{} is not PEM", file.display()))?;
-    ensure!(!found.is_empty(), "{} has no certificate", file.display());
-    Ok(found)
+    /// Why a node did not answer.
+    fn no_answer(&self, error: reqwest::Error) -> anyhow::Error {
+        let base = &self.base;
+        let text = match trust::refused(&error) {
+            Some(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => {
+                format!(
+                    "the certificate of {base} is for another name: use that one in --url, or give the certificate itself with --ca"
+                )
+            }
+            Some(Error::InvalidCertificate(_)) => format!(
+                "the certificate of {base} is not trusted: give the one of its authority, or the certificate itself, with --ca"
+            ),
+            Some(_) => format!("{base} does not speak TLS as expected: is it http?"),
+            None => format!("no node answers at {base}: is it running? For a data directory, use --data"),
+        };
+        anyhow::Error::new(error).context(text)
+    }
 }

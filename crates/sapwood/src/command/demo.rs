@@ -96,7 +96,8 @@ impl Demo {
 
     async fn show(&self, path: &Path) -> anyhow::Result<()> {
         let stop = Stop::default();
-        stop_on_signals(stop.clone())?;
+        // To end it is the usual way out, so its exit code is 0.
+        let _ = stop_on_signals(stop.clone())?;
         let source = SyntheticSource::new(self.chain())?;
         let policy = Policy::with_retention(RETENTION);
         let (directory, store) = open(path, policy).await?;

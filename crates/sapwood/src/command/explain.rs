@@ -6,6 +6,7 @@ use sapwood_types::TxId;
 
 use crate::{
     client::{Access, Target},
+    command::get::Spends,
     node::runtime,
 };
 
@@ -22,15 +23,17 @@ pub(crate) struct ExplainTx {
     target: Target,
     /// Its id.
     txid: TxId,
+    #[command(flatten)]
+    spends: Spends,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let Explain::Tx(ExplainTx { target, txid }) = self;
+        let Explain::Tx(ExplainTx { target, txid, spends }) = self;
         runtime()?.block_on(async {
             let client = target.open(Access::LookAtBodies).await?;
             client.show(
-                &client.get::<Explanation>(&format!("/api/v1/txs/{txid}/explain")).await?,
+                &client.get::<Explanation>(&spends.after(format!("/api/v1/txs/{txid}/explain"))).await?,
                 Explanation::to_string,
             )
         })

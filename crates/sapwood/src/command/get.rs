@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use sapwood_server::{
     http::utxo_set::{UtxoSetState, UtxoSetView},
-    views::{TxView, UtxoPage, UtxoView},
+    views::{BlockView, TxView, UtxoPage, UtxoView},
 };
 use sapwood_types::{AddressHash, OutPoint, TxId};
 use serde_json::Value;
@@ -31,7 +31,11 @@ pub(crate) enum Get {
         target: Target,
         /// The output, as TXID:VOUT.
         outpoint: OutPoint,
+        #[command(flatten)]
+        spends: Spends,
     },
+    /// A block that can still be rolled back, with the ids of its transactions.
+    Block(GetBlock),
     /// The unspent outputs of an address.
     Address(Address),
     /// The unspent outputs of a payment credential. For directories made with `chain.credential_index`.
@@ -47,12 +51,48 @@ pub(crate) struct GetTx {
     target: Target,
     /// Its id.
     txid: TxId,
+    #[command(flatten)]
+    spends: Spends,
     /// Write its body to this new file, if it is kept outside the record. It is checked against the id.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
     /// Write the body over a file that exists.
     #[arg(long, requires = "body")]
     force: bool,
+}
+
+/// An output that a transaction is known to spend.
+#[derive(Debug, Args)]
+pub(crate) struct Spends {
+    /// An output that the transaction spends. If the transaction is not stored, this output may remember it: then it is known to have
+    /// been pruned.
+    #[arg(long, value_name = "TXID:VOUT")]
+    spends: Option<OutPoint>,
+}
+
+impl Spends {
+    /// The path of a transaction, with what is known of it.
+    pub(crate) fn after(&self, path: String) -> String {
+        match self.spends {
+            Some(outpoint) => format!("{path}?spends={}:{}", outpoint.txid, outpoint.vout),
+            None => path,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetBlock {
+    #[command(flatten)]
+    target: Target,
+    /// Its height on the applied chain, or its hash.
+    #[arg(value_name = "HEIGHT|HASH")]
+    block: String,
+    /// The number of the first transaction to name.
+    #[arg(long, default_value_t = 0)]
+    from: u32,
+    /// How many transactions to name: 1 to 10000.
+    #[arg(long, default_value_t = 1000)]
+    limit: u64,
 }
 
 #[derive(Debug, Args)]
@@ -94,17 +134,22 @@ impl Get {
         runtime()?.block_on(async {
             match self {
                 Get::Tx(get) => get.run().await,
-                Get::Utxo { target, outpoint } => {
+                Get::Utxo { target, outpoint, spends } => {
                     let client = target.open(Access::Look).await?;
-                    let path = format!("/api/v1/utxos/{}/{}", outpoint.txid, outpoint.vout);
+                    let path = spends.after(format!("/api/v1/utxos/{}/{}", outpoint.txid, outpoint.vout));
                     client.show(&client.get::<UtxoView>(&path).await?, show::utxo)
+                }
+                Get::Block(GetBlock { target, block, from, limit }) => {
+                    let client = target.open(Access::Look).await?;
+                    let path = format!("/api/v1/blocks/{}?from={from}&limit={limit}", part(block)?);
+                    client.show(&client.get::<BlockView>(&path).await?, show::block_view)
                 }
                 Get::Address(Address { target, address, page }) => {
                     ensure!(
                         !address.is_empty(),
                         "the address is empty: give one, or a locking script as script:HEX"
                     );
-                    page.show(&target, &format!("addresses/{}", part(address))).await
+                    page.show(&target, &format!("addresses/{}", part(address)?)).await
                 }
                 Get::Credential(Credential { target, credential, page }) => {
                     page.show(&target, &format!("credentials/{credential}")).await
@@ -136,10 +181,10 @@ async fn utxo_set(target: &Target) -> anyhow::Result<()> {
 
 impl GetTx {
     async fn run(self) -> anyhow::Result<()> {
-        let Self { target, txid, body, force } = self;
+        let Self { target, txid, spends, body, force } = self;
         let access = if body.is_some() { Access::LookAtBodies } else { Access::Look };
         let client = target.open(access).await?;
-        let tx = client.get::<TxView>(&format!("/api/v1/txs/{txid}")).await?;
+        let tx = client.get::<TxView>(&spends.after(format!("/api/v1/txs/{txid}"))).await?;
         if let Some(path) = body {
             let bytes = client.bytes(&format!("/api/v1/txs/{txid}/body")).await?;
             let file = match force {
@@ -161,7 +206,7 @@ impl Page {
         let client = target.open(Access::Look).await?;
         let mut path = format!("/api/v1/{owner}/utxos?limit={limit}&order={order}");
         if let Some(cursor) = cursor {
-            path += &format!("&cursor={}", part(cursor));
+            path += &format!("&cursor={}", part(cursor)?);
         }
         client.show(&client.get::<UtxoPage>(&path).await?, show::utxos)
     }

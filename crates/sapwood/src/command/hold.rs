@@ -58,8 +58,9 @@ impl HoldCommand {
         runtime()?.block_on(async {
             match self {
                 HoldCommand::Set(SetHold { target, name, owner, keep_from, expires, reason }) => {
+                    let path = path(&name)?;
                     let client = target.open(Access::Change).await?;
-                    let (path, keep_from) = (path(&name), keep_from.map(Height));
+                    let keep_from = keep_from.map(Height);
                     let hold = Hold { name, owner, keep_from, expires, reason };
                     let set = client.put::<HoldStatus>(&path, &serde_json::to_value(hold)?).await?;
                     client.show(&set, HoldStatus::to_string)?;
@@ -73,8 +74,9 @@ impl HoldCommand {
                     })
                 }
                 HoldCommand::Release(NamedHold { target, name }) => {
+                    let path = path(&name)?;
                     let client = target.open(Access::Change).await?;
-                    let released = client.delete::<Value>(&path(&name)).await?;
+                    let released = client.delete::<Value>(&path).await?;
                     client.show(&released, |_| format!("{name} is released"))?;
                     client.close().await;
                     Ok(())
@@ -96,14 +98,22 @@ fn expiry(text: &str) -> Result<u64, String> {
     Ok(now.as_secs().saturating_add(from_now.as_secs()))
 }
 
-/// A hold's name may have slashes.
-fn path(name: &str) -> String {
-    format!("/api/v1/holds/{}", name.split('/').map(part).collect::<Vec<_>>().join("/"))
+/// A hold's name may have slashes: they are escaped, so that it stays one part of the path.
+fn path(name: &str) -> anyhow::Result<String> {
+    Ok(format!("/api/v1/holds/{}", part(name)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `hold release ../consumers/persister` deleted the hold of the persister.
+    #[test]
+    fn name_of_a_hold_stays_one_part_of_the_path() {
+        assert_eq!(path("../consumers/persister").unwrap(), "/api/v1/holds/..%2Fconsumers%2Fpersister");
+        assert_eq!(path("export/nightly").unwrap(), "/api/v1/holds/export%2Fnightly");
+        assert!(path("..").is_err() && path(".").is_err());
+    }
 
     #[test]
     fn expires_is_a_duration_or_a_timestamp() {

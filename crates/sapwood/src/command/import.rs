@@ -10,7 +10,7 @@ use sapwood_ledger::Ledger;
 use sapwood_pruner::{Bodies, Pruner, PrunerOptions, SystemClock, text::counted};
 use sapwood_rules::{Policy, PolicyChange};
 use sapwood_sources::{
-    BlockSource as _, ChainPoint, SourceView,
+    BlockSource as _, ChainPoint, SourceError, SourceView,
     bitcoin::{BlkOptions, BlkSource, Network, blk::BlkReport},
 };
 use sapwood_types::{BlockHash, Height};
@@ -89,16 +89,28 @@ fn parse_anchor(text: &str) -> Result<ChainPoint, String> {
 }
 
 impl Import {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    /// Imports, and returns the exit code: 0 if everything was, that of the signal if it was stopped.
+    pub(crate) fn run(self) -> anyhow::Result<u8> {
         let Import::Bitcoin(import) = self;
-        runtime()?.block_on(import.run())
+        runtime()?.block_on(async {
+            let stop = Stop::default();
+            let stopped_by = stop_on_signals(stop.clone())?;
+            match import.run(stop).await {
+                // Before there was anything to import.
+                Err(error) if stopped_by.code() != 0 && is_interruption(&error) => eprintln!("{error:#}"),
+                result => result?,
+            }
+            Ok(stopped_by.code())
+        })
     }
 }
 
+fn is_interruption(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(SourceError::Interrupted)))
+}
+
 impl ImportBitcoin {
-    async fn run(self) -> anyhow::Result<()> {
-        let stop = Stop::default();
-        stop_on_signals(stop.clone())?;
+    async fn run(self, stop: Stop) -> anyhow::Result<()> {
         let directory = self.data.directory();
         let made = directory.read()?;
         let config = directory.config(self.config.as_deref())?;
@@ -254,7 +266,7 @@ impl ImportBitcoin {
                 println!("stopped on request; the same command goes on from here");
             }
         }
-        // What was asked for, or less because it was asked to stop, is no failure.
+        // What is left because it was asked to stop is no failure; the exit code tells.
         if stop.is_asked() {
             return Ok(());
         }
@@ -338,9 +350,16 @@ fn refuse_if_something_is_left(
             first.cause
         );
         if let Some(branch) = view.rejected {
-            let built = counted(branch.descendants, "block");
-            text +=
-                &format!("; with {built} on top of {}, the files have more than was imported", branch.block);
+            text += &match branch.descendants {
+                0 => format!("; {} is in the files and was not imported", branch.block),
+                more => {
+                    let built = counted(more, "block");
+                    format!(
+                        "; the files have {built} on top of {}, which were not imported either",
+                        branch.block
+                    )
+                }
+            };
         }
         left.push(text);
     }

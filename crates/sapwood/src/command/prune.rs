@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct AtHeight {
     #[command(flatten)]
     target: Target,
-    /// As if the chain were at this height.
+    /// As if the chain were at this height, which is at most its own: a greater one is taken for that.
     #[arg(long)]
     height: Option<u32>,
 }

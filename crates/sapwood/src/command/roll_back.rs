@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use sapwood_chain::{Chain, ChainOptions, Events};
 use sapwood_ledger::RollbackMode;
@@ -10,7 +10,10 @@ use sapwood_pruner::text::counted;
 use sapwood_sources::ChainPoint;
 use sapwood_types::Height;
 
-use crate::node::{Directory, runtime};
+use crate::{
+    client::is_locked,
+    node::{Directory, runtime},
+};
 
 /// Roll blocks back, down to a height inside the window. Only where no node runs: a node would apply them again.
 #[derive(Debug, Args)]
@@ -29,8 +32,12 @@ pub(crate) struct RollBack {
 impl RollBack {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         runtime()?.block_on(async {
-            let offline = Directory::new(&self.data).change().await;
-            let store = offline.context("rolling back works only while no node runs on the directory")?.store;
+            let offline =
+                Directory::new(&self.data).change().await.map_err(|error| match is_locked(&error) {
+                    true => error.context("rolling back works only while no node runs on the directory"),
+                    false => error,
+                });
+            let store = offline?.store;
             let (floor, last) = (store.rollback_floor().await?, store.last_applied().await?);
             let rollback = if self.keep_transactions { RollbackMode::Node } else { RollbackMode::Follower };
             let options = ChainOptions { rollback, ..ChainOptions::default() };

@@ -165,6 +165,8 @@ pub(crate) fn run(config: &Config, file: Option<PathBuf>) -> anyhow::Result<()> 
         reloading.abort();
         serving.end().await;
         result?;
+        // A store that refuses writes is no clean stop, although no block came since.
+        store.writable().await?;
         match store.last_applied().await? {
             Some(last) => tracing::info!("stopped at {last}"),
             None => tracing::info!("stopped before the first block"),

@@ -96,6 +96,15 @@ mod tests {
     }
 
     #[test]
+    fn address_that_cannot_be_read_gets_an_example() {
+        for name in ["http_address", "grpc_address"] {
+            let error = read(&format!("[servers]\n{name} = \"localhost:8097\"")).unwrap_err();
+            let said = format!("{error:#}");
+            assert!(said.contains(name) && said.contains("127.0.0.1:8097"), "{said}");
+        }
+    }
+
+    #[test]
     fn the_unmined_retention_follows_the_retention_unless_it_is_set() {
         let policy = |text: &str| read(&format!("[policy]\n{text}")).unwrap().policy;
         let with = policy("retention = 1000");

@@ -14,7 +14,7 @@ use sapwood_ledger::{AddressIndexing, Ledger, RollbackMode};
 use sapwood_pruner::{Bodies, BodyLocation, S3Config, S3Credentials, span};
 use sapwood_rules::{Policy, PolicyChange};
 use sapwood_server::{ListenOptions, Secret, ServerOptions, TlsFiles, Tokens};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::node::Directory;
 
@@ -286,8 +286,10 @@ impl BodiesSection {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Servers {
     pub(crate) grpc: bool,
+    #[serde(deserialize_with = "address")]
     pub(crate) grpc_address: SocketAddr,
     pub(crate) http: bool,
+    #[serde(deserialize_with = "address")]
     pub(crate) http_address: SocketAddr,
     pub(crate) read_token: String,
     pub(crate) admin_token: String,
@@ -304,6 +306,16 @@ pub(crate) struct Servers {
     pub(crate) heavy_statistics: bool,
     pub(crate) ready_lag: u64,
     pub(crate) disk_limit_gib: u64,
+}
+
+/// An address to listen at. The parser's own error has no example.
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format!(
+            "{text:?} is not an address and a port: write such as 127.0.0.1:8097 or [::1]:8097. Names are not looked up"
+        ))
+    })
 }
 
 impl Default for Servers {

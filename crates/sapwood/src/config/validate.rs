@@ -18,6 +18,10 @@ use super::{BodiesKind, BodiesSection, Config, Servers, Source, SourceKind, Stor
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 /// More often than this, measuring would take more time than the work.
 const LEAST_REFRESH: Duration = Duration::from_millis(100);
+/// Less often than this, readiness and alerts would be too old to act upon.
+const MOST_REFRESH: Duration = Duration::from_secs(60);
+/// More blocks than this take more memory than reading ahead is worth: each is up to 4 MB of bytes, and more once it is decoded.
+const MOST_READ_AHEAD: usize = 1024;
 const MIB: u64 = 1 << 20;
 
 impl Config {
@@ -47,6 +51,11 @@ impl Config {
         ensure!(
             self.apply.read_ahead > 0,
             "apply.read_ahead is 0: no block could ever be read. The default is 8"
+        );
+        ensure!(
+            self.apply.read_ahead <= MOST_READ_AHEAD,
+            "apply.read_ahead is {}: so many blocks do not fit into memory. Set it to {MOST_READ_AHEAD} or less; the default is 8",
+            self.apply.read_ahead
         );
         Ok(())
     }
@@ -126,6 +135,11 @@ impl Servers {
         ensure!(
             self.refresh >= LEAST_REFRESH,
             "servers.refresh is {}: set it to 100ms or more",
+            humantime::format_duration(self.refresh)
+        );
+        ensure!(
+            self.refresh <= MOST_REFRESH,
+            "servers.refresh is {}: readiness and alerts would be that old. Set it to 1m or less",
             humantime::format_duration(self.refresh)
         );
         ensure!(
@@ -281,6 +295,7 @@ mod tests {
             (|c| c.servers.max_connections = 0, "servers.max_connections"),
             (|c| c.servers.requests_per_second = 0, "servers.requests_per_second"),
             (|c| c.servers.refresh = Duration::ZERO, "servers.refresh"),
+            (|c| c.servers.refresh = Duration::from_secs(3600), "servers.refresh"),
             (|c| c.source.node_timeout = Duration::ZERO, "source.node_timeout"),
             (|c| c.servers.disk_limit_gib = u64::MAX, "servers.disk_limit_gib"),
             (|c| c.log.level = "loud".into(), "log.level"),
@@ -294,6 +309,7 @@ mod tests {
             (|c| c.store.max_open_files = 0, "store.max_open_files"),
             (|c| c.apply.queue = 0, "apply.queue"),
             (|c| c.apply.read_ahead = 0, "apply.read_ahead"),
+            (|c| c.apply.read_ahead = 100_000_000, "apply.read_ahead"),
             (|c| c.chain.network = "mainnnet".into(), "chain.network"),
             (|c| c.source.blocks.clear(), "source.blocks"),
             (|c| c.bodies.kind = BodiesKind::S3, "bodies.bucket"),

@@ -127,12 +127,12 @@ impl Directory {
     /// What it holds. `None` if it is new.
     pub(crate) fn read(&self) -> anyhow::Result<Option<NodeFile>> {
         let path = self.0.join(NODE_FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.rebuild(),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let node = serde_json::from_str(&text).with_context(|| {
+        let node = serde_json::from_slice(&text).with_context(|| {
             format!("{} is damaged: delete it, and it is made again from the store", path.display())
         })?;
         Ok(Some(node))
@@ -350,8 +350,11 @@ mod tests {
         directory.claim(&run).unwrap();
         directory.claim(&node()).unwrap();
         assert_eq!(directory.expect().unwrap(), run, "the configuration is not forgotten");
-        std::fs::write(directory.path().join(NODE_FILE), "{").unwrap();
-        assert!(words(directory.expect().unwrap_err()).contains("is damaged"));
+        for damaged in [&b"{"[..], b"\xff\xfe", b""] {
+            std::fs::write(directory.path().join(NODE_FILE), damaged).unwrap();
+            let said = words(directory.expect().unwrap_err());
+            assert!(said.contains("is damaged: delete it"), "{said}");
+        }
     }
 
     #[tokio::test]
@@ -414,6 +417,32 @@ mod tests {
             assert!(error.contains("its store is missing"), "{error}");
         }
         assert!(!directory.store().exists());
+    }
+
+    #[tokio::test]
+    async fn store_with_a_damaged_or_missing_file_says_what_to_do() {
+        let spoil: [fn(&Path); 3] = [
+            |file| std::fs::write(file.join("CURRENT"), "nonsense").unwrap(),
+            |store| {
+                let manifest = files(store).find(|name| name.contains("MANIFEST")).unwrap();
+                std::fs::write(manifest, [0xee; 4096]).unwrap();
+            },
+            |store| std::fs::remove_file(files(store).find(|name| name.ends_with(".sst")).unwrap()).unwrap(),
+        ];
+        for spoil in spoil {
+            let temporary = tempfile::tempdir().unwrap();
+            let directory = made(&temporary.path().join("data")).await;
+            // Opened once more, so that there are files besides the log.
+            drop(directory.change().await.unwrap());
+            spoil(&directory.store());
+            let said = words(directory.look().await.err().unwrap());
+            assert!(said.contains("is damaged") && said.contains("restore a backup"), "{said}");
+        }
+    }
+
+    fn files(directory: &Path) -> impl Iterator<Item = String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned())
     }
 
     #[tokio::test]

@@ -150,6 +150,7 @@ impl chain_server::Chain for ChainService {
         request: Request<SetBlockAssemblyRequest>,
     ) -> Answer<SetBlockAssemblyResponse> {
         let SetBlockAssemblyRequest { running, height } = request.into_inner();
+        let running = required(running, "running")?;
         self.pruner.report_block_assembly(running, height.map(Height)).await.map_err(hold_refused)?;
         Ok(Response::new(SetBlockAssemblyResponse {}))
     }

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 use super::{
     GrpcLimits,
     convert::{shortening, store_status},
-    field::{BadField, InField, hash},
+    field::{BadField, InField, hash, required},
     proto::{pruner_server::Pruner, watch_jobs_response::Event, *},
 };
 use crate::Caller;
@@ -180,7 +180,7 @@ impl Pruner for PrunerService {
     }
 
     async fn set_enabled(&self, request: Request<SetEnabledRequest>) -> Answer<SetEnabledResponse> {
-        let done = match request.into_inner().enabled {
+        let done = match required(request.into_inner().enabled, "enabled")? {
             true => self.pruner.enable().await,
             false => self.pruner.disable().await,
         };

@@ -252,8 +252,8 @@ impl Utxo for UtxoService {
     ) -> Answer<BatchResponse> {
         let request = request.into_inner();
         let txids = self.limits.hashes(request.txids, "txids")?;
-        let (total, height) = (txids.len(), height(request.height, "height")?);
-        batch(total, self.store.mark_on_longest_chain(txids, request.on, height).await)
+        let (on, height) = (required(request.on, "on")?, height(request.height, "height")?);
+        batch(txids.len(), self.store.mark_on_longest_chain(txids, on, height).await)
     }
 
     async fn set_conflicting(
@@ -262,8 +262,8 @@ impl Utxo for UtxoService {
     ) -> Answer<SetConflictingResponse> {
         let request = request.into_inner();
         let items = self.limits.hashes(request.txids, "txids")?;
-        let height = height(request.height, "height")?;
-        let (changed, failed) = match self.store.set_conflicting(items, request.on, height).await {
+        let (on, height) = (required(request.on, "on")?, height(request.height, "height")?);
+        let (changed, failed) = match self.store.set_conflicting(items, on, height).await {
             Ok(changed) => (txids(&changed), Vec::new()),
             Err(error) => (Vec::new(), failed(error)?),
         };
@@ -287,7 +287,8 @@ impl Utxo for UtxoService {
     async fn set_locked(&self, request: Request<SetLockedRequest>) -> Answer<BatchResponse> {
         let request = request.into_inner();
         let txids = self.limits.hashes(request.txids, "txids")?;
-        batch(txids.len(), self.store.set_locked(txids, request.on).await)
+        let on = required(request.on, "on")?;
+        batch(txids.len(), self.store.set_locked(txids, on).await)
     }
 
     async fn freeze(&self, request: Request<FreezeRequest>) -> Answer<BatchResponse> {

@@ -25,7 +25,7 @@ pub(crate) async fn status(State(service): State<Service>) -> Json<PrunerStatus>
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PruneRequest {
-    /// Prune as if the chain were at this height. Without it, at the height of the chain.
+    /// Prune as if the chain were at this height. Without it, or with a greater one, at the height of the chain.
     #[schema(minimum = 1, maximum = 4294967295u64)]
     height: Option<u32>,
 }
@@ -56,7 +56,7 @@ pub(crate) async fn prune_now(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PlanParams {
-    /// Plan as if the chain were at this height.
+    /// Plan as if the chain were at this height. Without it, or with a greater one, at the height of the chain.
     #[param(minimum = 1, maximum = 4294967295u64)]
     height: Option<u32>,
     /// Look at no more due records than this.

@@ -39,7 +39,7 @@ pub(crate) async fn absent(service: &Service, txid: TxId, spends: Option<&str>) 
     let Some(spends) = spends else {
         return Ok(Problem::not_found(format!(
             "transaction {txid} is not stored: it was never seen, was forgotten, or was pruned. If an output that it spends is \
-             known, ?spends=TXID:VOUT after its id tells which"
+             known, spends=TXID:VOUT tells which: ?spends= after its id in a path or on the page, --spends for a command"
         )));
     };
     let outpoint = extract::outpoint(spends)?;

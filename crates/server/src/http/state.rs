@@ -157,13 +157,19 @@ pub(crate) async fn ready(State(service): State<Service>) -> Response {
 }
 
 /// The figures of the status for Prometheus, in the OpenMetrics text format
+///
+/// To a client that asks for `text/plain` or `text/html`, as browsers do, the same text goes out as plain text.
 #[utoipa::path(
     get, path = "/metrics", tag = "Status",
     responses((status = 200, description = "As it comes", body = String, content_type = "application/openmetrics-text"), ReadProblems)
 )]
-pub(crate) async fn metrics(State(service): State<Service>) -> Response {
-    const TYPE: HeaderValue =
+pub(crate) async fn metrics(State(service): State<Service>, headers: HeaderMap) -> Response {
+    const OPEN_METRICS: HeaderValue =
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let wants = |kind: &str| accept.contains(kind);
+    let plain = !wants("application/openmetrics-text") && (wants("text/plain") || wants("text/html"));
     let text = service.node.metrics_text().await;
-    ([(header::CONTENT_TYPE, TYPE)], text.to_string()).into_response()
+    ([(header::CONTENT_TYPE, if plain { PLAIN } else { OPEN_METRICS })], text.to_string()).into_response()
 }

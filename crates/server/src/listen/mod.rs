@@ -267,6 +267,11 @@ struct Connections {
 
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A client did not say in time what it wants.
+#[derive(Debug, thiserror::Error)]
+#[error("the client said nothing useful within {0:?}")]
+struct TooSlow(Duration);
+
 impl Connections {
     async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
         let served = match &seat {
@@ -277,6 +282,11 @@ impl Connections {
             },
         };
         if let Err(error) = served {
+            // Browsers open connections for later and say nothing on them.
+            if error.is::<TooSlow>() || error.downcast_ref().is_some_and(hyper::Error::is_timeout) {
+                tracing::debug!(%peer, error, "an idle connection was closed");
+                return;
+            }
             match self.failed.say() {
                 Some(times) => tracing::info!(%peer, error, times, "a connection failed"),
                 None => tracing::debug!(%peer, error, "a connection failed"),
@@ -305,7 +315,7 @@ impl Connections {
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<Option<T>, ConnectionError> {
         let limit = self.options.header_timeout;
         match self.stop.or(timeout(limit, work)).await {
-            Some(Err(_)) => Err(format!("the client said nothing useful within {limit:?}").into()),
+            Some(Err(_)) => Err(TooSlow(limit).into()),
             Some(Ok(result)) => Ok(Some(result)),
             None => Ok(None),
         }

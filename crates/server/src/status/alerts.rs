@@ -1,6 +1,7 @@
 //! What somebody should look at, and whether the node is ready. Pure: everything follows from the report.
 
 use sapwood_chain::ChainState;
+use sapwood_ledger::DiskRoom;
 use sapwood_pruner::{HoldKind, HoldStatus};
 use sapwood_rules::Hold;
 use sapwood_types::Height;
@@ -76,9 +77,14 @@ pub(crate) fn readiness(
     ready_lag: u64,
     no_block_after: Option<f64>,
     refuses_writes: Option<&str>,
+    room: Option<DiskRoom>,
 ) -> Readiness {
     let mut reasons = Vec::new();
     match chain.state {
+        ChainState::Resetting if chain.source.is_none() => reasons.push(
+            "the chain was not set running yet by the client that feeds it: call SetState with RUNNING"
+                .to_owned(),
+        ),
         ChainState::Resetting => reasons.push("the chain is not reconciled with its source yet".to_owned()),
         ChainState::Stopped => reasons.push("the chain is not followed any more".to_owned()),
         ChainState::Offline => reasons.push("no node runs on this data directory".to_owned()),
@@ -91,6 +97,7 @@ pub(crate) fn readiness(
     reasons.extend(refuses_writes.map(str::to_owned));
     if let Some(lag) = chain.lag_blocks.filter(|lag| *lag > ready_lag) {
         reasons.push(format!("{lag} blocks are not applied yet; ready from {ready_lag} on"));
+        reasons.extend(room.filter(DiskRoom::is_short).map(no_room));
     }
     Readiness { ready: reasons.is_empty(), reasons }
 }
@@ -138,12 +145,8 @@ pub(crate) fn alerts(
     }
     if let Some(room) = disk.room {
         let (free, reserve) = (room.free_bytes, room.reserve_bytes);
-        if free < reserve {
-            let text = format!(
-                "{free} bytes are free on the disk of the store, less than the reserve of {reserve}: no block is applied until \
-                 there is more. Free some, or shorten the retention"
-            );
-            alert(Critical, "disk_room", text);
+        if room.is_short() {
+            alert(Critical, "disk_room", no_room(room));
         } else if free < reserve.saturating_mul(2) {
             let text = format!(
                 "{free} bytes are free on the disk of the store, less than twice the reserve of {reserve}: below the reserve no \
@@ -212,6 +215,15 @@ pub(crate) fn alerts(
     found
 }
 
+/// Says that blocks wait for room on the disk.
+fn no_room(room: DiskRoom) -> String {
+    let DiskRoom { free_bytes, reserve_bytes, .. } = room;
+    format!(
+        "{free_bytes} bytes are free on the disk of the store, less than the reserve of {reserve_bytes}: no block is applied until \
+         there is more. Free some, or shorten the retention"
+    )
+}
+
 /// For how many seconds block assembly has been silent, if that is its hold and its last report counts no longer.
 fn expired_report(hold: &HoldStatus, ttl: u64) -> Option<u64> {
     hold.silent_seconds.filter(|seconds| hold.kind == HoldKind::BlockAssembly && *seconds > ttl)
@@ -230,7 +242,7 @@ fn silent_behind(hold: &HoldStatus, applied: Option<Height>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use sapwood_chain::{BelowFloor, RefusedBlock, SourceState};
-    use sapwood_ledger::{DiskRoom, Unreadable};
+    use sapwood_ledger::Unreadable;
     use sapwood_pruner::{Job, JobCounts, JobDurations, JobId, JobState, Trigger};
     use sapwood_sources::Gap;
     use sapwood_types::{BlockHash, ChainPoint, TxId};
@@ -376,14 +388,14 @@ mod tests {
     }
 
     fn gap() -> Gap {
-        Gap { missing: BlockHash::default(), child: BlockHash::default(), waiting: 3 }
+        Gap { missing: BlockHash::default(), child: BlockHash::default(), waiting: 3, damaged: None }
     }
 
     /// What keeps the node from being ready, of a report that is healthy but for one thing.
     fn reasons(spoil: impl FnOnce(&mut StatusReport)) -> Vec<String> {
         let mut report = healthy();
         spoil(&mut report);
-        let ready = readiness(&report.chain, 10, Some(60.0), None);
+        let ready = readiness(&report.chain, 10, Some(60.0), None, report.disk.room);
         assert_eq!(ready.ready, ready.reasons.is_empty());
         ready.reasons
     }
@@ -394,7 +406,7 @@ mod tests {
         let quiet = reasons(|report| report.chain.last_block_seconds = Some(61.0)).join("");
         assert!(quiet.contains("the last block came 61 s ago"), "{quiet}");
         let allowed = ChainReport { last_block_seconds: Some(1e9), ..healthy().chain };
-        assert!(readiness(&allowed, 10, None, None).ready, "a chain that may be quiet");
+        assert!(readiness(&allowed, 10, None, None, None).ready, "a chain that may be quiet");
         let failing = FailingReport { seconds: 7.0, attempts: 3, error: "refused by the peer".into() };
         let said = |source_report: fn(&mut SourceReport, FailingReport)| {
             let failing = failing.clone();
@@ -417,6 +429,22 @@ mod tests {
             reasons(source(|source| source.below_floor = Some(below_floor())))[0].contains("below height 7")
         );
         assert!(reasons(|report| report.chain.lag_blocks = Some(11))[0].contains("11 blocks"));
+    }
+
+    #[test]
+    fn blocks_that_wait_for_room_on_the_disk_say_so() {
+        let full = |lag| {
+            reasons(move |report| (report.chain.lag_blocks, report.disk.room) = (Some(lag), room(9, 10)))
+        };
+        assert!(full(11).join("").contains("9 bytes are free"), "{:?}", full(11));
+        assert_eq!(full(0), [""; 0], "nothing waits");
+    }
+
+    #[test]
+    fn fed_node_names_the_call_that_it_waits_for() {
+        let said =
+            reasons(|report| (report.chain.state, report.chain.source) = (ChainState::Resetting, None));
+        assert!(said[0].contains("SetState") && !said[0].contains("source"), "{said:?}");
     }
 
     /// The page, the rule and readiness go by one thing: whether the source stands by the block or builds on it.

@@ -140,7 +140,7 @@ impl Sampler {
         disk.limit_bytes = self.parts.disk_limit;
         disk.room = room;
         let ready_lag = self.parts.ready_lag;
-        let ready = alerts::readiness(&chain, ready_lag, no_block_after, refuses_writes.as_deref());
+        let ready = alerts::readiness(&chain, ready_lag, no_block_after, refuses_writes.as_deref(), room);
         let mut report = StatusReport {
             at_ms: unix_time(SystemTime::now()).as_millis() as u64,
             node: self.node(utxo_set.as_ref()),

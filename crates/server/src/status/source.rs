@@ -72,10 +72,16 @@ impl SourceReport {
             unreachable: health.unreachable.as_ref().map(FailingReport::from),
             bodies: health.bodies.as_ref().map(FailingReport::from),
             refused: health.refused.clone(),
-            gap: health.gap,
+            gap: health.gap.clone(),
             below_floor: health.below_floor,
         }
     }
+}
+
+/// An error as a sentence that another one can follow. Some end with a question.
+fn sentence(error: &str) -> String {
+    let ended = error.ends_with(['.', '?', '!']);
+    format!("{error}{}", if ended { "" } else { "." })
 }
 
 /// What there is an alert for between the node and its source.
@@ -85,8 +91,9 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
     let Some(source) = &chain.source else { return found };
     if let Some(FailingReport { seconds, attempts, error }) = &source.unreachable {
         let text = format!(
-            "the source has been unusable for {seconds:.0} s, tried {}: {error}. It is tried again every few seconds",
-            counted(*attempts, "time")
+            "the source has been unusable for {seconds:.0} s, tried {}: {} It is tried again every few seconds",
+            counted(*attempts, "time"),
+            sentence(error)
         );
         alert(AlertLevel::Critical, "source_unreachable", text);
     }
@@ -112,10 +119,15 @@ pub(crate) fn alerts(chain: &ChainReport, no_block_after: Option<f64>) -> Vec<Al
         );
         alert(level, name, text);
     }
-    if let Some(Gap { missing, child, waiting }) = &source.gap {
+    if let Some(Gap { missing, child, waiting, damaged }) = &source.gap {
+        let fix = match damaged {
+            Some(place) => {
+                format!("{place} is damaged, and may be where it was: get that file again from another node")
+            }
+            None => "Bring the missing block files back".into(),
+        };
         let text = format!(
-            "block {missing} is not in the source, which has {} on top of it; the first is {child}. Bring the missing block \
-             files back",
+            "block {missing} is not in the source, which has {} on top of it; the first is {child}. {fix}",
             counted(*waiting, "block")
         );
         alert(AlertLevel::Critical, "source_gap", text);
@@ -146,4 +158,26 @@ pub(crate) fn not_ready(chain: &ChainReport, no_block_after: Option<f64>) -> Vec
     // What is critical keeps the node from its work.
     let critical = |alert: &Alert| alert.level == AlertLevel::Critical;
     alerts(chain, no_block_after).into_iter().filter(critical).map(|alert| alert.text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_become_sentences_whatever_they_end_with() {
+        assert_eq!(sentence("no route to host"), "no route to host.");
+        assert_eq!(sentence("Is it the RPC address?"), "Is it the RPC address?");
+    }
+
+    #[test]
+    fn alert_of_a_gap_names_the_place_of_the_damage() {
+        let damaged = Some("blocks/blk00007.dat at byte 4711".to_owned());
+        let hash = Default::default();
+        let gap = Some(Gap { missing: hash, child: hash, waiting: 3, damaged });
+        let source = Some(SourceReport { gap, ..SourceReport::default() });
+        let found = alerts(&ChainReport { source, ..ChainReport::default() }, None);
+        assert!(found[0].text.contains("blk00007.dat at byte 4711 is damaged"), "{found:?}");
+        assert!(!found[0].text.contains("Bring the missing"), "{found:?}");
+    }
 }

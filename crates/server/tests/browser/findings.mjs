@@ -51,7 +51,16 @@ run(async () => {
     expectRefusals(false);
   });
 
+  /** The chain stands still for the page. Returns where. */
+  const standStill = async () => {
+    const { applied, rollback_floor } = (await (await fetch(`${PAGE_URL}/api/v1/status`)).json()).chain;
+    await alterStatus((one) => ({ ...one, chain: { ...one.chain, applied, rollback_floor } }));
+    return applied;
+  };
+
   await step("page_links_lead_to_parents_children_and_blocks", async () => {
+    // A block that has become too old to be looked up has no link.
+    await standStill();
     await open();
     const height = digits(await page.locator("#blocks li").last().locator("a").first().innerText());
     // A transaction whose first parent is stored and not so large that the page shows only its first outputs.
@@ -70,6 +79,27 @@ run(async () => {
     await page.locator("#found table").first().locator("a").first().click();
     await page.waitForFunction((txid) => !location.hash.includes(txid) && /^(Transaction|Not found|Pruned)/.test(document.querySelector("#found h2").textContent), txid);
     assert.ok(await page.locator(`#found a[href*="${txid}"]`).count() > 0, "its child");
+    await asItIs();
+  });
+
+  await step("page_newest_block_has_no_next_and_no_block_is_newer_than_the_status", async () => {
+    const applied = await standStill();
+    await open(`#block/${applied.height}`);
+    await heading("Block");
+    await page.waitForFunction(() => document.querySelector("#found .steps"));
+    const steps = await page.locator("#found .steps").innerText();
+    assert.ok(!steps.includes("next"), steps);
+    await asItIs();
+  });
+
+  await step("page_search_says_what_a_text_could_be", async () => {
+    await open();
+    expectRefusals(true);
+    for (const text of ["hello", "-1"]) {
+      await lookUp(text);
+      await page.waitForFunction((text) => document.querySelector("#found p")?.textContent.includes(`“${text}” is neither a txid`), text);
+    }
+    expectRefusals(false);
   });
 
   await step("page_deep_links_open_what_they_name", async () => {

@@ -69,7 +69,7 @@ async fn attack(wire: &Wire) -> Vec<Status> {
     let mut pruner = PrunerClient::with_origin(wire.clone(), origin());
     let create = CreateRequest { transactions: vec![], height: Some(1) };
     let policy = SetPolicyRequest { retention: Some(1), ..SetPolicyRequest::default() };
-    let assembly = SetBlockAssemblyRequest { running: false, height: None };
+    let assembly = SetBlockAssemblyRequest { running: Some(false), height: None };
     vec![
         utxo.freeze(FreezeRequest { outpoints: vec![outpoint()] }).await.unwrap_err(),
         utxo.create(create).await.unwrap_err(),

@@ -67,6 +67,57 @@ async fn with_a_damaged_record() -> tempfile::TempDir {
     directory
 }
 
+/// An empty message disabled pruning for good.
+#[tokio::test]
+async fn switch_that_is_missing_from_a_request_is_refused_by_name() {
+    let server = Setup::default().start().await;
+    let (mut utxo, mut chain, mut pruner) =
+        (server.utxo().await, server.chain().await, server.pruner().await);
+    let mined = MinedIn { block_id: 1, height: Some(1), ..MinedIn::default() };
+    let refusals = [
+        ("enabled", pruner.set_enabled(SetEnabledRequest::default()).await.map(drop)),
+        ("running", chain.set_block_assembly(SetBlockAssemblyRequest::default()).await.map(drop)),
+        ("on", utxo.set_locked(SetLockedRequest { txids: vec![id(1)], on: None }).await.map(drop)),
+        (
+            "on",
+            utxo.set_conflicting(SetConflictingRequest { txids: vec![id(1)], on: None, height: Some(1) })
+                .await
+                .map(drop),
+        ),
+        (
+            "on",
+            utxo.mark_on_longest_chain(MarkOnLongestChainRequest {
+                txids: vec![id(1)],
+                on: None,
+                height: Some(1),
+            })
+            .await
+            .map(drop),
+        ),
+        (
+            "block.on_longest_chain",
+            utxo.set_mined(SetMinedRequest {
+                txids: vec![id(1)],
+                block: Some(mined),
+                height: Some(1),
+                ..SetMinedRequest::default()
+            })
+            .await
+            .map(drop),
+        ),
+    ];
+    for (field, refused) in refusals {
+        let status = refused.unwrap_err();
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::InvalidArgument, &*format!("{field}: is required"))
+        );
+    }
+    let status = pruner.get_status(GetPrunerStatusRequest {}).await.unwrap().into_inner();
+    assert!(status.enabled, "pruning is enabled as before");
+    server.end().await;
+}
+
 #[tokio::test]
 async fn an_unreadable_record_fails_its_own_item_and_is_named_by_every_list() {
     let directory = Some(with_a_damaged_record().await);

@@ -86,7 +86,9 @@ fn no_blocks_fix(first: &str) -> &'static str {
 
 fn network_fix(magic: [u8; 4], wanted: Network) -> String {
     match Network::of_magic(magic) {
-        Some(found) => format!("say `--network {found}`, or give the files of {wanted}"),
+        Some(found) => format!(
+            "set the network to {found} (`--network` of an import, `chain.network` in the configuration), or give the files of {wanted}"
+        ),
         None => format!("give the files of {wanted}"),
     }
 }

@@ -97,13 +97,38 @@ async fn c1_gap_in_the_files_is_shown_until_it_is_filled() {
     let node = Node::new(RollbackMode::Follower);
     let following = node.start(Arc::new(files.open(REGTEST)));
     let health = following.until("gap", |progress| progress.source.gap.is_some()).await.source;
-    assert_eq!(health.gap.unwrap().missing.to_string(), regtest::hash(&chain[24]));
+    assert_eq!(health.gap.as_ref().unwrap().missing.to_string(), regtest::hash(&chain[24]));
     let mut states = node.events.watch_state();
     states.wait_for(|state| *state == ChainState::Stalled).await.unwrap();
     assert_eq!(applied(&node).await, Some(Height(23)));
     assert_eq!(health.lag(Some(Height(23))), Some(3));
     files.write(1, &regtest::file(&chain[24..25]));
     following.reaches(&node, &regtest::hash(&chain[26])).await;
+    following.until("following", is(SourceState::Following)).await;
+    following.end().await;
+}
+
+/// A node that answered "Block not found" for a block of its active chain was asked again at once, and nothing showed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn block_that_the_source_names_and_does_not_have_is_shown_and_tried_with_pauses() {
+    let node = Node::new(RollbackMode::Follower);
+    let source = Scripted::new(false);
+    let chain = longer(&[], "block", 10);
+    source.prefer(&chain);
+    source.forget(&chain[6].hash);
+    let following = node.start(source.clone());
+    let failing = |progress: &Progress| {
+        progress.source.unreachable.as_ref().is_some_and(|failing| failing.attempts >= 3)
+    };
+    let health = following.until("unreachable", failing).await.source;
+    let error = health.unreachable.clone().unwrap().error;
+    assert!(error.contains(&format!("has no block {} at height 6", chain[6].hash)), "{error}");
+    assert_eq!((health.is_stalled(), applied(&node).await), (true, Some(Height(5))));
+    let reads = source.reads(&chain[6].hash);
+    let attempts = following.until("unreachable", failing).await.source.errors;
+    assert!(u64::from(reads) <= 2 * (attempts + 1), "{reads} reads for {attempts} failures");
+    source.prefer(&chain);
+    following.reaches(&node, &chain[9].hash.to_string()).await;
     following.until("following", is(SourceState::Following)).await;
     following.end().await;
 }

@@ -35,6 +35,13 @@ impl Raw {
         files.filter(|file| file.column_family_name == family).map(|file| file.level).collect()
     }
 
+    /// The names of a column family's files, and their sizes.
+    pub(crate) fn files(&self, family: &str) -> Vec<(String, usize)> {
+        let files = self.db.live_files().unwrap().into_iter();
+        let files = files.filter(|file| file.column_family_name == family);
+        files.map(|file| (file.name.trim_start_matches('/').to_owned(), file.size)).collect()
+    }
+
     /// Compacts a column family into its last level and writes each of its rows once more, into level 0.
     pub(crate) fn write_twice(&self, family: &str) {
         let handle = self.db.cf_handle(family).unwrap();

@@ -191,12 +191,89 @@ fn h8_https_is_spoken_with_the_authority_that_is_named() {
     assert!(node.url.starts_with("https://"), "{}", node.url);
     assert_eq!(node.json(&["get", "tx", TXID])["mined_at"], 170);
     let untrusted = refused(&["status", "--url", &node.url, "--token", TOKEN]);
-    assert!(untrusted.contains("no node answers"), "{untrusted}");
+    assert!(untrusted.contains("is not trusted") && untrusted.contains("--ca"), "{untrusted}");
     // Its own directory says which certificate it shows.
     assert!(printed(&["status", "--data", &place.data()]).contains("4,312"));
     assert_eq!(node.json(&["hold", "set", "mine"])["name"], "mine");
     let log = node.stop();
     assert!(log.contains("https://") && !log.contains("http://"), "l18: {log}");
+}
+
+/// Certificates as they are made in the field: of an authority of one's own, and by a plain `openssl req -x509`, which is one itself.
+#[test]
+fn node_is_asked_whoever_signed_its_certificate() {
+    let Some(blocks) = mainnet() else { return };
+    let files = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let key = || rcgen::KeyPair::generate().unwrap();
+    let names = || vec!["127.0.0.1".to_owned()];
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(authority, key()).unwrap();
+    let leaf_key = key();
+    let leaf = rcgen::CertificateParams::new(names()).unwrap().signed_by(&leaf_key, &authority).unwrap();
+    let plain_key = key();
+    let mut plain = rcgen::CertificateParams::new(vec!["node.example.org".to_owned()]).unwrap();
+    plain.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let plain = plain.self_signed(&plain_key).unwrap();
+    let ca = file("ca.pem", authority.pem());
+    let other = file("other.pem", rcgen::generate_simple_self_signed(names()).unwrap().cert.pem());
+    for (certificate, key, authority) in [(leaf, leaf_key, Some(&ca)), (plain, plain_key, None)] {
+        let (certificate, key) =
+            (file("certificate.pem", certificate.pem()), file("key.pem", key.serialize_pem()));
+        let place = Place::new(&blocks, &format!("certificate = {certificate:?}\nkey = {key:?}"), "");
+        fs::copy(&certificate, place.path("ca.pem")).unwrap();
+        let node = place.run(4312);
+        let ask = |ca: &str| run(&["status", "--url", &node.url, "--token", TOKEN, "--ca", ca]);
+        for trusted in [Some(&certificate), authority].into_iter().flatten() {
+            let output = ask(trusted);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let refused = String::from_utf8(ask(&other).stderr).unwrap();
+        assert!(refused.contains("is not trusted") && refused.contains("--ca"), "{refused}");
+        assert!(printed(&["status", "--data", &place.data()]).contains("4,312"));
+        // The file was replaced, and the node still shows the old one.
+        fs::copy(&other, &certificate).unwrap();
+        let replaced = String::from_utf8(run(&["status", "--data", &place.data()]).stderr).unwrap();
+        assert!(replaced.contains("--ca") && !replaced.contains("serves no HTTP"), "{replaced}");
+        node.stop();
+    }
+}
+
+#[test]
+fn blocks_are_looked_up_by_height_and_hash() {
+    let Some(imported) = Imported::new() else { return };
+    let data = imported.data();
+    let block = json(&["get", "block", "170", "--data", &data, "--json"]);
+    assert_eq!(
+        (&block["height"], &block["tx_count"], &block["txids"][1]),
+        (&170.into(), &2.into(), &TXID.into())
+    );
+    let hash = block["hash"].as_str().unwrap();
+    assert_eq!(json(&["get", "block", hash, "--data", &data, "--json"]), block);
+    let text = printed(&["get", "block", "170", "--limit", "1", "--data", &data]);
+    assert!(text.contains(hash) && text.contains("1 of 2 transactions are shown"), "{text}");
+    assert!(refused(&["get", "block", "5000", "--data", &data]).contains("the last applied one is 200"));
+    assert!(refused(&["get", "block", "..", "--data", &data]).contains("not a name"));
+}
+
+/// The advice for a transaction that is not stored could not be followed on the command line.
+#[test]
+fn output_that_a_transaction_spends_can_be_named() {
+    let Some(imported) = Imported::new() else { return };
+    let data = imported.data();
+    let unknown = "ab".repeat(32);
+    for command in [["get", "tx"], ["explain", "tx"]] {
+        let advice = refused(&[&command[..], &[&unknown, "--data", &data]].concat());
+        assert!(advice.contains("--spends"), "{advice}");
+        let spends = format!("{TXID}:0");
+        let answer = refused(&[&command[..], &[&unknown, "--data", &data, "--spends", &spends]].concat());
+        assert!(answer.contains("does not remember it as its spender"), "{answer}");
+    }
 }
 
 #[test]

@@ -300,9 +300,13 @@ pub(crate) fn chain_problem(error: &ChainError) -> Result<Problem, Box<Status>> 
 fn engine_code(error: &EngineError) -> Code {
     match error {
         EngineError::Failed { .. } | EngineError::WrongNumber { .. } => Code::Internal,
-        EngineError::Unavailable { .. } | EngineError::OutcomeUnknown { .. } => Code::Unavailable,
+        EngineError::Unavailable { .. }
+        | EngineError::OutcomeUnknown { .. }
+        | EngineError::Stalled { .. } => Code::Unavailable,
         EngineError::Full { .. } => Code::ResourceExhausted,
-        EngineError::WritesLost { .. } => Code::DataLoss,
+        EngineError::Damaged { .. } | EngineError::WritesLost { .. } | EngineError::Displaced { .. } => {
+            Code::DataLoss
+        }
         EngineError::Fenced { .. } => Code::Aborted,
         EngineError::Unsupported { .. } => Code::Unimplemented,
         EngineError::Locked { .. }

@@ -6,21 +6,23 @@ use sapwood_types::{BlockMark, External, MinedIn, Reassignment, Slot, TxRecord};
 
 use super::{bytes, known, txids};
 use crate::grpc::{
-    field::{Checked, height},
+    field::{Checked, height, required},
     proto,
 };
 
 impl proto::MinedIn {
     pub(crate) fn read(self) -> Checked<MinedIn> {
-        let proto::MinedIn { block_id, subtree, on_longest_chain, .. } = self;
-        Ok(MinedIn { block_id, height: height(self.height, "height")?, subtree, on_longest_chain })
+        let proto::MinedIn { block_id, subtree, .. } = self;
+        let height = height(self.height, "height")?;
+        let on_longest_chain = required(self.on_longest_chain, "on_longest_chain")?;
+        Ok(MinedIn { block_id, height, subtree, on_longest_chain })
     }
 }
 
 impl From<MinedIn> for proto::MinedIn {
     fn from(block: MinedIn) -> Self {
         let MinedIn { block_id, height, subtree, on_longest_chain } = block;
-        Self { block_id, height: Some(height.0), subtree, on_longest_chain }
+        Self { block_id, height: Some(height.0), subtree, on_longest_chain: Some(on_longest_chain) }
     }
 }
 

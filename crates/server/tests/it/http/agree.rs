@@ -116,7 +116,7 @@ const SCRAPED: &[(&str, &str, f64)] = &[
 ];
 
 /// Texts that may be missing. What may be missing and stands neither here nor above would be a number that nobody looks at.
-const TEXTS: [&str; 19] = [
+const TEXTS: [&str; 20] = [
     "engine_writes",
     "room",
     "decided_by",
@@ -135,6 +135,7 @@ const TEXTS: [&str; 19] = [
     "bodies",
     "refused",
     "gap",
+    "damaged",
     "below_floor",
 ];
 
@@ -363,7 +364,7 @@ async fn c1_every_number_of_the_source_is_scraped_with_the_same_value() {
             insisted: true,
             attempts: 2,
         }),
-        gap: Some(Gap { missing: BlockHash([1; 32]), child: BlockHash([2; 32]), waiting: 6 }),
+        gap: Some(Gap { missing: BlockHash([1; 32]), child: BlockHash([2; 32]), waiting: 6, damaged: None }),
         below_floor: Some(BelowFloor { tip: point(90), floor: Height(5) }),
         last_contact: Some(Instant::now()),
         errors: 12,

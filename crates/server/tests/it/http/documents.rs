@@ -35,6 +35,24 @@ fn documentation_of_the_api_is_that_of_the_code() {
     generated("docs/openapi.json", &(document + "\n"));
 }
 
+/// The link of the page started a download.
+#[tokio::test]
+async fn metrics_are_plain_text_to_a_browser() {
+    let world = World::new().await;
+    let kind = async |accept: &str| {
+        let request = axum::http::Request::get("/metrics").header("accept", accept);
+        let answer = world.call(request.body(axum::body::Body::empty()).unwrap()).await;
+        answer.headers["content-type"].to_str().unwrap().to_owned()
+    };
+    let chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+    assert!(kind(chromium).await.starts_with("text/plain;"));
+    assert!(kind("text/plain").await.starts_with("text/plain;"));
+    assert!(kind(prometheus).await.starts_with("application/openmetrics-text;"));
+    assert!(kind("*/*").await.starts_with("application/openmetrics-text;"));
+}
+
 #[tokio::test]
 async fn every_path_of_the_description_is_served() {
     let world = World::new().await;

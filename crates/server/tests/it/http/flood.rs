@@ -204,6 +204,20 @@ async fn a_head_and_a_body_that_only_trickle_are_not_waited_for() {
     served.end_unchanged().await;
 }
 
+/// Browsers keep connections open for later, and each was logged as a failure.
+#[tokio::test]
+async fn idle_connections_are_not_logged_as_failures() {
+    let (log, _guard) = Log::listen();
+    let options = ListenOptions { header_timeout: Duration::from_millis(100), ..ListenOptions::http() };
+    let served = Served::start(Plan::default(), options).await;
+    // One says nothing at all, one nothing after its first request.
+    for begin in ["", "GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+        served.say(begin).await;
+    }
+    log.assert_seldom("a connection failed", 0..=0);
+    served.end_unchanged().await;
+}
+
 #[tokio::test]
 async fn a_thousand_wrong_tokens_are_one_line_in_the_log() {
     let (log, _guard) = Log::listen();

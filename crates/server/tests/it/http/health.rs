@@ -21,7 +21,7 @@ async fn ready_means_reconciled() {
         assert_eq!(answer.status, 503);
         answer.json()["reasons"].to_string()
     };
-    assert!(reasons(world.get("/health/ready").await).contains("not reconciled"));
+    assert!(reasons(world.get("/health/ready").await).contains("not set running yet"));
     for (state, ready) in [
         (ChainState::Running, true),
         (ChainState::CatchingUp, true),

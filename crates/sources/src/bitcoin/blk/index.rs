@@ -237,6 +237,13 @@ impl HeaderIndex {
         self.choose_again();
     }
 
+    /// Takes a block into consideration again that was rejected because its bytes were damaged.
+    pub(crate) fn accept_again(&mut self, hash: &BlockHash) {
+        if self.rejected.remove(hash) {
+            self.choose_again();
+        }
+    }
+
     /// Forgets what lies in a file that was deleted or replaced. Headers stay known.
     pub(crate) fn forget_file(&mut self, file: u32) {
         self.copies.retain(|_, copies| {
@@ -315,7 +322,7 @@ impl HeaderIndex {
         let tip = self.tip();
         let (rejected, gap) = (self.rejected_branch(), self.gap());
         // The missing block itself is at least one.
-        let behind_gap = gap.map(|gap| tip.height.plus(gap.waiting.saturating_add(1)));
+        let behind_gap = gap.as_ref().map(|gap| tip.height.plus(gap.waiting.saturating_add(1)));
         let best_height = Some(behind_gap.unwrap_or(self.highest).max(self.highest));
         SourceView { tip: Some(tip), best_height, rejected, gap }
     }
@@ -362,10 +369,11 @@ impl HeaderIndex {
                         self.waiting.get(&entry.hash).into_iter().flatten().map(|id| (*id, depth + 1)),
                     );
                 }
-                let gap = Gap { missing: *missing, child: child.hash, waiting: length };
+                let gap = Gap { missing: *missing, child: child.hash, waiting: length, damaged: None };
                 // Of equals the one found first, so that the answer does not depend on the order of a map.
                 let better = longest
-                    .is_none_or(|(id, best)| length > best.waiting || length == best.waiting && *first < id);
+                    .as_ref()
+                    .is_none_or(|(id, best)| length > best.waiting || length == best.waiting && first < id);
                 if newest > tip_time && better {
                     longest = Some((*first, gap));
                 }

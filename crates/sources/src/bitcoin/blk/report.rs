@@ -16,6 +16,8 @@ pub struct BlkOptions {
     pub anchor: Option<ChainPoint>,
     /// How often to look for new blocks.
     pub poll: Duration,
+    /// A last record that has not become a whole block for this long is damaged. Until then it may still be written.
+    pub whole_within: Duration,
     /// Hand over the bytes of transactions larger than this: [`Tx::raw`](sapwood_types::Tx::raw). Nothing for none.
     pub raw_above: Option<u32>,
 }
@@ -24,7 +26,8 @@ impl BlkOptions {
     /// Files that begin with the network's first block, looked at every second.
     pub fn new(network: Network, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let places = places.into_iter().map(Into::into).collect();
-        Self { network, places, anchor: None, poll: Duration::from_secs(1), raw_above: None }
+        let (poll, whole_within) = (Duration::from_secs(1), Duration::from_secs(10));
+        Self { network, places, anchor: None, poll, whole_within, raw_above: None }
     }
 }
 
@@ -50,6 +53,8 @@ pub struct FileNote {
     pub path: PathBuf,
     /// How many bytes are neither records nor zeros.
     pub skipped: u64,
+    /// Where the first of them is, if there are some.
+    pub skipped_at: Option<u64>,
     /// Where a record begins that ends beyond the end of the file, or whose block is not whole. It does not count.
     pub torn: Option<u64>,
 }
@@ -73,4 +78,6 @@ pub struct BlkReport {
     pub orphans: Vec<Orphan>,
     /// What was odd.
     pub notes: Vec<FileNote>,
+    /// Places of damage that were found so far, as file and offset. Most blocks are looked at only when they are read.
+    pub damaged: Vec<(PathBuf, u64)>,
 }

@@ -40,6 +40,8 @@ pub struct Record {
 pub struct Leftovers {
     /// How many bytes were skipped that are neither records nor zeros.
     pub skipped: u64,
+    /// Where the first of them is, if there are some.
+    pub skipped_at: Option<u64>,
     /// Where the first record starts whose announced end lies beyond the end of the file, if one does.
     pub torn: Option<u64>,
 }
@@ -131,9 +133,13 @@ impl<R: Read + Seek> Scanner<R> {
                 None => STEP - 3,
             };
             let is_padding = |(byte, zero): &(&u8, u8)| **byte == 0 || *byte == zero;
-            let skipped = bytes.iter().take(step).zip(zeros).filter(|pair| !is_padding(pair)).count() as u64;
-            self.searching |= skipped > 0;
-            self.leftovers.skipped += skipped;
+            let mut odd =
+                bytes.iter().take(step).zip(zeros).enumerate().filter(|(_, pair)| !is_padding(pair));
+            if let Some((first, _)) = odd.next() {
+                self.searching = true;
+                self.leftovers.skipped_at.get_or_insert(at + first as u64);
+                self.leftovers.skipped += 1 + odd.count() as u64;
+            }
             self.at += step as u64;
             if found.is_some() || at_end {
                 return Ok(found.is_some());

@@ -1,6 +1,12 @@
 //! Block files as a source of blocks.
 
-use std::{ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use bitcoin::{block::Header, hex::DisplayHex};
@@ -19,6 +25,7 @@ use crate::{
         BitcoinError, Network,
         convert::{self, Delivery},
         error::bad_block,
+        network,
     },
     error::Place,
 };
@@ -44,6 +51,10 @@ struct State {
     index: HeaderIndex,
     /// The note of each file, if there is one.
     notes: Vec<Option<FileNote>>,
+    /// The last record of a file by its number, if it is not whole: where it begins, and since when.
+    torn: HashMap<usize, (u64, Instant)>,
+    /// Places of damage: the number of the file, and the offset.
+    damaged: BTreeSet<(usize, u64)>,
 }
 
 /// What was found in the part of a file that had not been read before.
@@ -51,6 +62,8 @@ struct FileScan {
     records: Vec<(Header, Location)>,
     file: BlockFile,
     note: Option<FileNote>,
+    /// Places that were damaged before and are not any more, with the block that lies there.
+    repaired: Vec<(u64, Option<BlockHash>)>,
 }
 
 impl BlkSource {
@@ -61,7 +74,7 @@ impl BlkSource {
         progress: impl FnMut(ScanProgress) -> ControlFlow<()>,
     ) -> Result<Self, SourceError> {
         let root = options.anchor.unwrap_or(ChainPoint::new(Height::GENESIS, options.network.genesis()));
-        let state = State { files: Vec::new(), index: HeaderIndex::new(root), notes: Vec::new() };
+        let state = State::new(HeaderIndex::new(root));
         let source = Self(Arc::new(Shared { options, state: RwLock::new(state), reading: Mutex::new(()) }));
         source.refresh(progress)?;
         source.refuse_if_nothing_is_a_block()?;
@@ -79,29 +92,31 @@ impl BlkSource {
         self.forget_lost_files()?;
         let mut todo = Vec::new();
         let state = shared.state.read();
-        let gap = state.index.gap().is_some();
         for (number, file) in state.files.iter().enumerate() {
             let Some(looks) = file.looks()? else { continue };
             if file.seen != Some(looks) {
                 let mut file = BlockFile { seen: looks.if_telling(), ..file.clone() };
+                let damaged = state.damaged_in(number);
                 // What was damaged may have been repaired in place.
-                if gap && file.skipped > 0 {
+                if !damaged.is_empty() {
                     (file.read_to, file.skipped) = (0, 0);
                 }
-                todo.push((number, file, looks.length));
+                todo.push((number, file, looks.length, damaged));
             }
         }
         drop(state);
         let unread = |file: &BlockFile, length: u64| length.saturating_sub(file.read_to);
-        let bytes_total = todo.iter().map(|(_, file, length)| unread(file, *length)).sum();
+        let bytes_total = todo.iter().map(|(_, file, length, _)| unread(file, *length)).sum();
         let mut now = ScanProgress { files_total: todo.len(), bytes_total, ..ScanProgress::default() };
-        for (number, file, length) in todo {
+        for (number, file, length, damaged) in todo {
             let done = now.bytes + unread(&file, length);
-            let scan = scan_file(file, number as u32, shared.options.network, &mut now, &mut progress)?;
+            let mut scan = scan_file(file, number as u32, shared.options.network, &mut now, &mut progress)?;
+            scan.find_repaired(damaged)?;
             shared.state.write().take_over(number, scan);
             (now.files, now.bytes) = (now.files + 1, done);
             report(&mut progress, now)?;
         }
+        shared.state.write().note_torn(shared.options.whole_within);
         Ok(())
     }
 
@@ -118,6 +133,7 @@ impl BlkSource {
             unconnected,
             orphans,
             notes: state.notes.iter().flatten().cloned().collect(),
+            damaged: state.damaged_places(),
         }
     }
 
@@ -146,7 +162,12 @@ impl BlkSource {
                 });
             match read {
                 Ok(block) => return Ok(Some(block)),
-                Err(error) => problem = problem.or(Some(error)),
+                Err(error) => {
+                    if matches!(error, SourceError::BadBlock { .. }) {
+                        self.0.state.write().note_damage(at.file as usize, at.offset, &error.to_string());
+                    }
+                    problem = problem.or(Some(error));
+                }
             }
         }
         // A file need not have the first block: every program knows it.
@@ -211,6 +232,54 @@ impl BlkSource {
 }
 
 impl State {
+    fn new(index: HeaderIndex) -> Self {
+        let (files, notes) = (Vec::new(), Vec::new());
+        State { files, index, notes, torn: HashMap::new(), damaged: BTreeSet::new() }
+    }
+
+    /// Places of damage in a file.
+    fn damaged_in(&self, number: usize) -> Vec<u64> {
+        self.damaged.range((number, 0)..=(number, u64::MAX)).map(|(_, offset)| *offset).collect()
+    }
+
+    /// Remembers a place of damage, and logs it the first time.
+    fn note_damage(&mut self, number: usize, offset: u64, problem: &str) {
+        if self.damaged.insert((number, offset))
+            && let Some(file) = self.files.get(number)
+        {
+            tracing::warn!(file = %file.path.display(), offset, problem, "a block file is damaged");
+        }
+    }
+
+    /// Notes last records that did not become whole in time.
+    fn note_torn(&mut self, whole_within: Duration) {
+        let late = self.torn.iter().filter(|(_, (_, since))| since.elapsed() >= whole_within);
+        let late: Vec<(usize, u64)> = late.map(|(number, (at, _))| (*number, *at)).collect();
+        for (number, at) in late {
+            self.note_damage(number, at, "the last record is not a whole block, or its length is wrong");
+        }
+    }
+
+    fn damaged_places(&self) -> Vec<(PathBuf, u64)> {
+        let place = |(number, offset): &(usize, u64)| Some((self.files.get(*number)?.path.clone(), *offset));
+        self.damaged.iter().filter_map(place).collect()
+    }
+
+    /// What there is, whether or not it can be applied.
+    fn survey(&self) -> SourceView {
+        let mut view = self.index.survey();
+        if let Some(gap) = &mut view.gap {
+            // What is missing lies where it is damaged most likely if that is before its child, as near as can be.
+            let child = self.index.locations(&gap.child).first().map(|at| (at.file as usize, at.offset));
+            let nearest = child.and_then(|child| self.damaged.range(..child).next_back());
+            let place = nearest.or(self.damaged.first());
+            gap.damaged = place.and_then(|(number, offset)| {
+                Some(format!("{} at byte {offset}", self.files.get(*number)?.path.display()))
+            });
+        }
+        view
+    }
+
     /// Forgets what was read of a file. If it is there, all of it is read again.
     fn forget_file(&mut self, number: usize) {
         self.index.forget_file(number as u32);
@@ -218,14 +287,34 @@ impl State {
             (file.read_to, file.skipped, file.seen) = (0, 0, None);
             *note = None;
         }
+        self.damaged.retain(|(file, _)| *file != number);
+        self.torn.remove(&number);
     }
 
     fn take_over(&mut self, number: usize, scan: FileScan) {
-        for (header, location) in &scan.records {
+        let FileScan { records, file: new, note, repaired } = scan;
+        for (header, location) in &records {
             self.index.insert(header, *location);
         }
-        if let (Some(file), Some(note)) = (self.files.get_mut(number), self.notes.get_mut(number)) {
-            (*file, *note) = (scan.file, scan.note);
+        for (offset, block) in repaired {
+            self.damaged.remove(&(number, offset));
+            if let Some(block) = block {
+                self.index.accept_again(&block);
+            }
+        }
+        let skipped = note.as_ref().and_then(|note| Some((note.skipped_at?, note.skipped)));
+        let torn = note.as_ref().and_then(|note| note.torn);
+        if let (Some(file), Some(before)) = (self.files.get_mut(number), self.notes.get_mut(number)) {
+            (*file, *before) = (new, note);
+        }
+        match torn {
+            Some(at) if self.torn.get(&number).is_some_and(|torn| torn.0 == at) => {}
+            Some(at) => drop(self.torn.insert(number, (at, Instant::now()))),
+            None => drop(self.torn.remove(&number)),
+        }
+        // A record that is still being written is skipped until it is whole.
+        if let Some((at, bytes)) = skipped.filter(|(at, _)| torn.is_none_or(|torn| *at < torn)) {
+            self.note_damage(number, at, &format!("{bytes} bytes are neither blocks nor zeros"));
         }
     }
 }
@@ -280,8 +369,33 @@ fn scan_file(
     // A torn record that is followed by good ones is merely skipped.
     let torn = torn.filter(|at| *at >= file.read_to);
     let skipped = earlier + left.skipped;
-    let note = (skipped > 0 || torn.is_some()).then(|| FileNote { path: file.path.clone(), skipped, torn });
-    Ok(FileScan { records, file, note })
+    let (path, skipped_at) = (file.path.clone(), left.skipped_at);
+    let note = (skipped > 0 || torn.is_some()).then_some(FileNote { path, skipped, skipped_at, torn });
+    Ok(FileScan { records, file, note, repaired: Vec::new() })
+}
+
+impl FileScan {
+    /// Finds out which places are no longer damaged. The file has been read from its start.
+    fn find_repaired(&mut self, damaged: Vec<u64>) -> Result<(), SourceError> {
+        let note = self.note.as_ref();
+        for offset in damaged {
+            // Damage is where a record, its block, or what was skipped begins.
+            let at = |(_, location): &&(Header, Location)| {
+                location.offset == offset || location.offset - super::scan::FRAME == offset
+            };
+            let repaired = match self.records.iter().find(at) {
+                Some((header, location)) if is_whole(&self.file, *location)? => {
+                    Some(Some(network::block_hash(header.block_hash())))
+                }
+                Some(_) => None,
+                None => note
+                    .is_none_or(|note| note.skipped_at != Some(offset) && note.torn != Some(offset))
+                    .then_some(None),
+            };
+            self.repaired.extend(repaired.map(|block| (offset, block)));
+        }
+        Ok(())
+    }
 }
 
 impl BlockFile {
@@ -312,7 +426,7 @@ impl BlockSource for BlkSource {
     /// Looks at the files again, so that those that cannot be read any more are noticed.
     async fn survey(&self) -> Result<SourceView, SourceError> {
         self.look_again().await?;
-        Ok(self.0.state.read().index.survey())
+        Ok(self.0.state.read().survey())
     }
 
     async fn hash_at(&self, height: Height) -> Result<Option<BlockHash>, SourceError> {

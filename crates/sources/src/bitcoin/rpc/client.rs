@@ -144,8 +144,11 @@ impl RpcClient {
         let question = Bytes::from(question.to_string());
         let body = self.ask(method, question).await?;
         let unusable = |problem: String| self.unusable(method, problem);
-        let answer: Answer<'_> = serde_json::from_slice(&body)
-            .map_err(|error| unusable(format!("{error} in {:?}", excerpt(&body))))?;
+        // The errors of the parser repeat what they found, however long it is.
+        let wrong = |error: serde_json::Error, answer: &[u8]| {
+            unusable(format!("{} in {:?}", excerpt(error.to_string().as_bytes()), excerpt(answer)))
+        };
+        let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|error| wrong(error, &body))?;
         if answer.id != Some(Value::from(id)) {
             return Err(unusable("it answers another question".to_owned()));
         }
@@ -153,8 +156,7 @@ impl RpcClient {
             return Err(RpcError::Node { url: self.options.url.clone(), method, code, message });
         }
         let result = answer.result.map_or("null", RawValue::get);
-        serde_json::from_str(result)
-            .map_err(|error| unusable(format!("{error} in {:?}", excerpt(result.as_bytes()))))
+        serde_json::from_str(result).map_err(|error| wrong(error, result.as_bytes()))
     }
 
     /// Asks until there is an answer or no hope.
@@ -262,7 +264,10 @@ fn without_user(url: &str) -> String {
 
 /// The beginning of an answer, for people.
 fn excerpt(body: &[u8]) -> String {
-    String::from_utf8_lossy(body.get(..EXCERPT).unwrap_or(body)).into_owned()
+    match body.get(..EXCERPT) {
+        Some(begin) => format!("{}…", String::from_utf8_lossy(begin)),
+        None => String::from_utf8_lossy(body).into_owned(),
+    }
 }
 
 /// The client's errors say little; the system's behind them say what happened.
@@ -274,6 +279,12 @@ fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn excerpt_is_short_and_says_so() {
+        assert_eq!(excerpt(b"short"), "short");
+        assert_eq!(excerpt(&[b'f'; 100_000]), format!("{}…", "f".repeat(EXCERPT)));
+    }
 
     #[test]
     fn l18_a_password_in_the_address_is_not_repeated() {

@@ -77,7 +77,7 @@ pub enum RpcError {
         after: Duration,
     },
     /// The node is starting.
-    #[error("{url} is still starting after {after:?} ({message}): wait until it is up")]
+    #[error("{url} is still starting{} ({message}): wait until it is up", waited(*after))]
     WarmingUp {
         /// The node.
         url: String,
@@ -133,4 +133,27 @@ pub enum RpcError {
         /// What the node calls its network.
         found: String,
     },
+}
+
+/// For how long, in whole seconds. Empty for less than one.
+fn waited(after: Duration) -> String {
+    match after.as_secs() {
+        0 => String::new(),
+        seconds => format!(" after {seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_told_in_whole_seconds() {
+        let said = |after| {
+            let (url, message) = ("http://127.0.0.1:8332".to_owned(), "Loading block index…".to_owned());
+            RpcError::WarmingUp { url, message, after }.to_string()
+        };
+        assert!(said(Duration::from_micros(549)).contains("is still starting (Loading"));
+        assert!(said(Duration::from_millis(9700)).contains("is still starting after 9 s (Loading"));
+    }
 }

@@ -1,8 +1,11 @@
 //! What block files have besides the best chain.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
-use sapwood_sources::{BlockSource, bitcoin::Network};
+use sapwood_sources::{
+    BlockSource,
+    bitcoin::{BlkOptions, BlkSource, Network},
+};
 use sapwood_types::Height;
 
 use sapwood_testing::regtest::{file, hash, longer, spoilt};
@@ -83,6 +86,72 @@ async fn c1_gap_of_a_damaged_file_ends_when_the_file_is_repaired_in_place() {
         let hash = hash(block).parse().unwrap();
         assert!(source.block(&hash).await.unwrap().is_some(), "{hash}");
     }
+}
+
+/// A damaged block was called missing, although it was there and could be named.
+#[tokio::test]
+async fn gap_names_the_place_of_the_damaged_block() {
+    let chain = longer(&[], "block", 10);
+    let good = file(&chain);
+    let block = file(&chain[..6]).len() + 8;
+    // In the root of the transactions, so that the block has another hash; in its length; in its magic.
+    for (at, place) in [(block + 40, block), (block - 1, block - 8), (block - 8, block - 8)] {
+        let mut damaged = good.clone();
+        damaged[at] ^= 0x40;
+        let files = Files::of(&damaged);
+        let source = files.open(REGTEST);
+        let tip = source.survey().await.unwrap().tip.unwrap();
+        // Blocks are looked at when they are read.
+        if source.block(&tip.hash).await.is_err() {
+            source.reject(&tip.hash).await.unwrap();
+        }
+        let gap = source.survey().await.unwrap().gap.unwrap();
+        assert_eq!((gap.missing.to_string(), gap.waiting), (hash(&chain[6]), 3), "damage at {at}");
+        let named = gap.damaged.unwrap_or_default();
+        assert!(named.ends_with(&format!("blk00000.dat at byte {place}")), "damage at {at}: {named:?}");
+        files.write(0, &good);
+        let view = source.survey().await.unwrap();
+        assert_eq!((view.gap, view.tip.unwrap().hash.to_string()), (None, hash(&chain[9])), "damage at {at}");
+        assert_eq!(source.report().damaged, []);
+    }
+}
+
+/// The hash is right, and the transactions are not: the block was refused until the next start.
+#[tokio::test]
+async fn block_that_is_repaired_in_place_is_taken_again() {
+    let chain = longer(&[], "block", 10);
+    let good = file(&chain);
+    let mut damaged = good.clone();
+    let transactions = file(&chain[..6]).len() + 8 + 80;
+    damaged[transactions + 60] ^= 1;
+    let files = Files::of(&damaged);
+    let source = files.open(REGTEST);
+    let bad = hash(&chain[6]).parse().unwrap();
+    assert!(source.block(&bad).await.is_err());
+    source.reject(&bad).await.unwrap();
+    assert_eq!(source.survey().await.unwrap().tip.unwrap().height, Height(5));
+    assert_eq!(source.report().damaged.len(), 1);
+    files.write(0, &good);
+    assert_eq!(source.survey().await.unwrap().tip.unwrap().hash.to_string(), hash(&chain[9]));
+    assert_eq!(source.report().damaged, []);
+}
+
+/// The last block of a file may still be written; after a while it is damaged.
+#[tokio::test]
+async fn last_block_that_never_becomes_whole_is_named() {
+    let chain = longer(&[], "block", 5);
+    let mut bytes = file(&chain);
+    let last = bytes.len() - 1;
+    bytes[last - 60] ^= 1;
+    let files = Files::of(&bytes);
+    let patient = files.open(REGTEST);
+    assert_eq!((patient.report().tip.height, patient.report().damaged), (Height(3), vec![]));
+    let options = BlkOptions { whole_within: Duration::ZERO, ..BlkOptions::new(REGTEST, [files.path()]) };
+    let source = BlkSource::open(options, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(
+        source.report().damaged,
+        [(files.path().join("blk00000.dat"), file(&chain[..4]).len() as u64)]
+    );
 }
 
 #[tokio::test]
