@@ -82,7 +82,7 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS (60) each; FUZZ_TARGETS picks some
 crash: setup ## Kill a ledger on RocksDB CRASHES (5000) times and check what is left
 	SAPWOOD_CRASHES=$(CRASHES) cargo nextest run --profile long --release --workspace -E 'package(sapwood-engine-rocksdb) & test(crash_)' --no-capture
 
-prop: setup ## Run SEQUENCES (100000) random sequences against the model
+prop: setup ## Run SEQUENCES (100000) random sequences against the model, and on two engines side by side
 	SAPWOOD_SEQUENCES=$(SEQUENCES) cargo nextest run --profile long --release --workspace -E '(package(sapwood-engine-rocksdb) | package(sapwood-ledger)) & test(state_machine)'
 
 sim: setup ## Simulate SCHEDULES (5000) random schedules and BLOCKS (10000) blocks with the pruner at work

@@ -1,22 +1,24 @@
-//! What every store must pass.
+//! What every engine and every ledger over it must pass.
 //!
-//! **What lives here.** The conformance suite, which tells stores apart that behave differently: one case for each promise of
-//! `docs/operations-of-a-store.md`, for each incident in public trackers that a store can show, and for the timelines of
-//! safe deletion. Beside it a plain model of a store and the state machine that runs both. **What may not.** Any backend:
-//! a backend's tests use this crate, never the other way round.
+//! **What lives here.** The [suite of engines](engine): commits, views, scans, damage. The [suite of stores](suite), which tells stores apart that
+//! behave differently: one case for each promise of `docs/operations-of-a-store.md`, for each incident in public trackers that a store can
+//! show, and for the timelines of safe deletion. A plain [model](model) of a store and the [state machine](state_machine) that compares a
+//! store with it, or two stores with each other. Processes that are [killed](crash), and, with the feature `simulation`, random schedules
+//! of a pruner. **What may not.** Any engine: an engine's tests use this crate, never the other way round.
 //!
-//! # How a backend gets all of it
+//! # How an engine gets all of it
 //! ```ignore
-//! struct Factory;
-//!
-//! #[async_trait]
-//! impl sapwood_conformance::StoreFactory for Factory {
-//!     async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
-//!         Arc::new(MyStore::in_a_temporary_directory(policy).await)
-//!     }
+//! fn places() -> Places<TempDir> {
+//!     Places::new(|| tempfile::tempdir().unwrap(), |directory| Ok(Arc::new(MyEngine::open(directory.path())?)))
 //! }
 //!
-//! sapwood_conformance::conformance_suite!(Factory);
+//! mod engine {
+//!     sapwood_conformance::engine_suite!(places());
+//! }
+//!
+//! mod conformance {
+//!     sapwood_conformance::conformance_suite!(Ledgers::new(places(), |policy| LedgerOptions { .. }));
+//! }
 //! ```
 //!
 //! # Correctness
@@ -30,11 +32,17 @@
     reason = "a test library: to panic is how it says that a store is wrong"
 )]
 
+pub mod crash;
+pub mod engine;
 pub mod fixtures;
 pub mod model;
+mod places;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod state_machine;
 pub mod store;
 pub mod suite;
 
+pub use places::{EngineFactory, Ledgers, Opened, Place, Places};
 pub use store::Store;
-pub use suite::StoreFactory;
+pub use suite::{StoreFactory, StorePlace};

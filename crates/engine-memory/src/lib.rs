@@ -8,35 +8,29 @@
 //! version up to its number. A commit takes the lock once, so a view sees all of it or nothing. Rows survive the engine: [`MemoryEngine::reopen`]
 //! gives a second engine over the same rows, as a restart of the process would.
 
+mod faults;
 mod rows;
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use sapwood_ledger::engine::{
-    Capabilities, EachRow, EachValue, Engine, EngineError, EngineStats, Maintenance, RowChange, Scan,
-    Support, Table, TableStats, View, WriteSet,
+    Capabilities, DamagedRange, DamagedRow, EachDamage, EachRow, EachValue, Engine, EngineError, EngineStats,
+    Maintenance, RowChange, Scan, Support, Table, TableStats, View, WriteSet,
 };
 
-use self::rows::Rows;
+pub use self::faults::FailPoint;
+use self::{faults::Faults, rows::Rows};
 
 /// Rows of a scan that are copied under one lock.
 const SCAN_CHUNK: usize = 256;
-
-/// What happens to a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailPoint {
-    /// Fails before anything is written.
-    BeforeCommit,
-    /// Fails after everything is written: the caller cannot know.
-    AfterCommit,
-}
 
 /// An engine in memory.
 #[derive(Default)]
 pub struct MemoryEngine {
     rows: Arc<RwLock<Rows>>,
-    fail_at: Mutex<Option<(u64, FailPoint)>>,
+    faults: Faults,
+    is_read_only: bool,
 }
 
 impl MemoryEngine {
@@ -45,14 +39,30 @@ impl MemoryEngine {
         Self::default()
     }
 
-    /// Opens the same rows again, as another process would after this one ended.
-    pub fn reopen(&self) -> Self {
-        Self { rows: Arc::clone(&self.rows), fail_at: Mutex::default() }
+    /// Creates an engine without rows whose connection is lost at three of five commits, as that of a server far away may be.
+    pub fn unreliable() -> Self {
+        Self { faults: Faults::unreliable(), ..Self::default() }
     }
 
-    /// Makes the commit with this number fail.
+    /// Opens the same rows again, as another process would after this one ended. No commit fails that was to fail.
+    pub fn reopen(&self) -> Self {
+        Self { rows: Arc::clone(&self.rows), faults: self.faults.reopened(), is_read_only: false }
+    }
+
+    /// Opens the same rows again for reading only.
+    pub fn reopen_read_only(&self) -> Self {
+        Self { is_read_only: true, ..self.reopen() }
+    }
+
+    /// Makes the commit with this number fail, however often it is attempted.
     pub fn fail_at(&self, number: u64, point: FailPoint) {
-        *self.fail_at.lock() = Some((number, point));
+        let cause = format!("{point:?} of write {number}");
+        self.fail_with(number, point, EngineError::Failed { doing: "committing", cause }, u32::MAX);
+    }
+
+    /// Makes the commit with this number fail with an error at the first `times` attempts.
+    pub fn fail_with(&self, number: u64, point: FailPoint, error: EngineError, times: u32) {
+        self.faults.plan(number, point, error, times);
     }
 
     /// Replaces the value of a row, or deletes it, outside of any commit: damage for tests.
@@ -60,13 +70,9 @@ impl MemoryEngine {
         self.rows.write().overwrite(table, key, value);
     }
 
-    fn fails(&self, number: u64, at: FailPoint) -> Result<(), EngineError> {
-        match *self.fail_at.lock() {
-            Some(point) if point == (number, at) => {
-                Err(EngineError::Failed { doing: "committing", cause: format!("{at:?} of write {number}") })
-            }
-            _ => Ok(()),
-        }
+    /// Makes a row unreadable, as a block with a wrong checksum would, until it is written again.
+    pub fn break_row(&self, table: Table, key: &[u8]) {
+        self.rows.write().break_row(table, key);
     }
 }
 
@@ -80,7 +86,8 @@ impl Engine for MemoryEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { write: Support::Yes, backup: Support::No("its rows end with the process") }
+        let write = if self.is_read_only { Support::No("it is open for reading only") } else { Support::Yes };
+        Capabilities { write, backup: Support::No("its rows end with the process") }
     }
 
     fn position(&self) -> Result<u64, EngineError> {
@@ -93,7 +100,10 @@ impl Engine for MemoryEngine {
     }
 
     fn commit(&self, writes: &WriteSet) -> Result<(), EngineError> {
-        self.fails(writes.number, FailPoint::BeforeCommit)?;
+        if self.is_read_only {
+            return Err(EngineError::ReadOnly { place: self.place() });
+        }
+        let attempt = self.faults.before(writes.number)?;
         let mut rows = self.rows.write();
         let (number, position) = (writes.number, rows.position());
         if position.checked_add(1) != Some(number) {
@@ -108,7 +118,7 @@ impl Engine for MemoryEngine {
         }
         rows.committed(number);
         drop(rows);
-        self.fails(number, FailPoint::AfterCommit)
+        attempt.after()
     }
 
     fn stats(&self, table: Option<Table>) -> Result<EngineStats, EngineError> {
@@ -157,23 +167,71 @@ impl View for MemoryView<'_> {
             let rows = self.rows.read();
             keys.iter().map(|key| rows.get(self.number, table, key)).collect()
         };
-        for (index, value) in found.iter().enumerate() {
-            each(index, Ok(value.as_deref()));
+        for (index, value) in found.into_iter().enumerate() {
+            match value {
+                Ok(value) => each(index, Ok(value.as_deref())),
+                Err(damaged) => each(index, Err(damaged)),
+            }
         }
         Ok(())
     }
 
     fn scan(&self, scan: &Scan, row: &mut EachRow<'_>) -> Result<(), EngineError> {
+        let mut failed = None;
+        self.visit(scan, &mut |key, value| match value {
+            Ok(value) => row(key, value),
+            Err(damaged) => {
+                failed = Some(damaged.cause.clone());
+                ControlFlow::Break(())
+            }
+        });
+        let doing = "reading a range of rows";
+        failed.map_or(Ok(()), |cause| Err(EngineError::Failed { doing, cause }))
+    }
+
+    fn scan_past_damage(
+        &self,
+        scan: &Scan,
+        row: &mut EachRow<'_>,
+        damage: &mut EachDamage<'_>,
+    ) -> Result<(), EngineError> {
+        let (mut last, mut cause): (Option<Vec<u8>>, Option<String>) = (None, None);
+        self.visit(scan, &mut |key, value| match value {
+            Ok(value) => {
+                if let Some(cause) = cause.take() {
+                    damage(DamagedRange { after: last.take(), before: Some(key.to_vec()), cause });
+                }
+                last = Some(key.to_vec());
+                row(key, value)
+            }
+            Err(damaged) => {
+                cause.get_or_insert_with(|| damaged.cause.clone());
+                ControlFlow::Continue(())
+            }
+        });
+        if let Some(cause) = cause {
+            damage(DamagedRange { after: last, before: None, cause });
+        }
+        Ok(())
+    }
+}
+
+/// Called with a row that may be damaged. Breaks to end.
+type EachRead<'a> = dyn FnMut(&[u8], Result<&[u8], &DamagedRow>) -> ControlFlow<()> + 'a;
+
+impl MemoryView<'_> {
+    /// Visits the rows of a range, a chunk at a time. `each` runs without the lock.
+    fn visit(&self, scan: &Scan, each: &mut EachRead<'_>) {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let chunk = self.rows.read().range(self.number, scan, after.as_deref(), SCAN_CHUNK);
             for (key, value) in &chunk {
-                if row(key, value).is_break() {
-                    return Ok(());
+                if each(key, value.as_deref()).is_break() {
+                    return;
                 }
             }
             if chunk.len() < SCAN_CHUNK {
-                return Ok(());
+                return;
             }
             after = chunk.into_iter().next_back().map(|(key, _)| key);
         }
@@ -183,8 +241,6 @@ impl View for MemoryView<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
 mod tests {
-    use std::ops::ControlFlow;
-
     use super::*;
 
     fn put(number: u64, key: &[u8], value: &[u8]) -> WriteSet {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use sapwood_ledger::engine::{Scan, Table};
+use sapwood_ledger::engine::{DamagedRow, Scan, Table};
 
 /// A value, and the number of the commit that wrote it. `None` for a deletion.
 type Version = (u64, Option<Arc<[u8]>>);
@@ -19,7 +19,12 @@ pub(crate) struct Rows {
     pinned: BTreeMap<u64, usize>,
     /// Rows with versions that no view may need any more.
     stale: BTreeSet<(Table, Vec<u8>)>,
+    /// Rows that tests made unreadable.
+    broken: BTreeSet<(Table, Vec<u8>)>,
 }
+
+/// A value as a view sees it.
+type Read<T> = Result<T, DamagedRow>;
 
 impl Rows {
     pub(crate) fn position(&self) -> u64 {
@@ -45,6 +50,7 @@ impl Rows {
         let versions = self.tables[table as usize].entry(key.to_vec()).or_default();
         versions.retain(|(written, _)| *written != number);
         versions.push((number, value.map(Arc::from)));
+        self.broken.remove(&(table, key.to_vec()));
         self.stale.insert((table, key.to_vec()));
     }
 
@@ -82,8 +88,21 @@ impl Rows {
         }
     }
 
-    pub(crate) fn get(&self, number: u64, table: Table, key: &[u8]) -> Option<Arc<[u8]>> {
-        visible(self.tables[table as usize].get(key)?, number)
+    /// Makes a row unreadable until it is written again.
+    pub(crate) fn break_row(&mut self, table: Table, key: &[u8]) {
+        self.broken.insert((table, key.to_vec()));
+    }
+
+    fn check(&self, table: Table, key: &[u8]) -> Read<()> {
+        match self.broken.is_empty() || !self.broken.contains(&(table, key.to_vec())) {
+            true => Ok(()),
+            false => Err(DamagedRow { cause: "a test made it unreadable".into() }),
+        }
+    }
+
+    pub(crate) fn get(&self, number: u64, table: Table, key: &[u8]) -> Read<Option<Arc<[u8]>>> {
+        self.check(table, key)?;
+        Ok(self.tables[table as usize].get(key).and_then(|versions| visible(versions, number)))
     }
 
     /// Returns up to `limit` rows of a scan, those behind `after`.
@@ -93,7 +112,7 @@ impl Rows {
         scan: &Scan,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Vec<(Vec<u8>, Arc<[u8]>)> {
+    ) -> Vec<(Vec<u8>, Read<Arc<[u8]>>)> {
         let (mut from, mut to) =
             (Bound::Included(scan.from), scan.to.map_or(Bound::Unbounded, Bound::Excluded));
         match (after, scan.reverse) {
@@ -108,8 +127,10 @@ impl Rows {
             return Vec::new();
         }
         let range = self.tables[scan.table as usize].range::<[u8], _>((from, to));
-        let row =
-            |(key, versions): (&Vec<u8>, &Vec<Version>)| Some((key.clone(), visible(versions, number)?));
+        let row = |(key, versions): (&Vec<u8>, &Vec<Version>)| {
+            let value = visible(versions, number)?;
+            Some((key.clone(), self.check(scan.table, key).map(|()| value)))
+        };
         match scan.reverse {
             false => range.filter_map(row).take(limit).collect(),
             true => range.rev().filter_map(row).take(limit).collect(),

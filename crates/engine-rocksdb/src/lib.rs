@@ -62,7 +62,7 @@ pub fn open_ledger(
     Ledger::open(Arc::new(RocksEngine::open(directory, mode, &engine)?), policy, ledger)
 }
 
-/// The row of [`Table::Meta`] that holds the number of the last commit. It is the engine's own.
+/// The row of [`Table::Meta`] that holds the number of the last commit. It is the engine's own, and no view shows it.
 const NUMBER_KEY: &[u8] = b"write-number";
 /// Bytes that RocksDB adds to each row of a batch.
 const ROW_OVERHEAD: usize = 4;

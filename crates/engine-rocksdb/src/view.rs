@@ -1,9 +1,11 @@
 //! Reading from a snapshot.
 
+use std::ops::ControlFlow;
+
 use rocksdb::{Direction, ErrorKind, IteratorMode, ReadOptions, Snapshot};
 use sapwood_ledger::engine::{DamagedRow, EachDamage, EachRow, EachValue, EngineError, Scan, Table, View};
 
-use crate::{RocksEngine, columns::ADDRESS_PREFIX, damage, failed};
+use crate::{NUMBER_KEY, RocksEngine, columns::ADDRESS_PREFIX, damage, failed};
 
 /// A read of at least this many rows is shared by two cores. Fewer are done sooner than a second one is woken.
 const TWO_CORES_FROM: usize = 256;
@@ -36,6 +38,11 @@ impl<'a> RocksView<'a> {
     }
 }
 
+/// Whether a row is the engine's own. Views do not show it.
+fn is_own(table: Table, key: &[u8]) -> bool {
+    table == Table::Meta && key == NUMBER_KEY
+}
+
 impl View for RocksView<'_> {
     fn get_many(&self, table: Table, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<(), EngineError> {
         let read = |keys: &[&[u8]]| {
@@ -52,6 +59,7 @@ impl View for RocksView<'_> {
         };
         for (index, value) in first?.into_iter().chain(second?).enumerate() {
             match value {
+                Ok(_) if is_own(table, keys[index]) => each(index, Ok(None)),
                 Ok(value) => each(index, Ok(value.as_deref())),
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     each(index, Err(DamagedRow { cause: error.to_string() }));
@@ -84,7 +92,7 @@ impl View for RocksView<'_> {
             IteratorMode::End => rows.seek_to_last(),
         }
         while let Some((key, value)) = rows.item() {
-            if row(key, value).is_break() {
+            if !is_own(scan.table, key) && row(key, value).is_break() {
                 return Ok(());
             }
             if scan.reverse { rows.prev() } else { rows.next() }
@@ -102,6 +110,9 @@ impl View for RocksView<'_> {
         let mut options = self.options_of(scan);
         options.set_total_order_seek(true);
         let rows = db.raw_iterator_cf_opt(family, options);
+        let row = &mut |key: &[u8], value: &[u8]| {
+            if is_own(scan.table, key) { ControlFlow::Continue(()) } else { row(key, value) }
+        };
         damage::scan((db, family, scan.table), rows, scan.from, row, damage)
     }
 }
@@ -125,8 +136,6 @@ fn follows(prefix: &[u8], to: &[u8]) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests: to panic is how they fail")]
 mod tests {
-    use std::ops::ControlFlow;
-
     use rocksdb::statistics::Ticker;
     use sapwood_ledger::engine::{Engine, Maintenance, WriteSet};
 

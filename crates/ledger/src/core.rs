@@ -12,6 +12,7 @@ use sapwood_types::DecodeError;
 use crate::{
     LedgerOptions, StoreError, UtxoSet,
     cache::RecordCache,
+    commit,
     due_start::DueStart,
     engine::{Engine, EngineError, WriteSet},
     gate::Gate,
@@ -83,7 +84,7 @@ impl Core {
             poison: RwLock::default(),
         };
         let state = core.check_schema()?;
-        core.check_identity()?;
+        core.take_identity()?;
         let rolling = core.stored_utxo_set(state.last())?;
         core.publish_utxo_set(&rolling);
         core.writer.get_mut().rolling = rolling;
@@ -96,6 +97,12 @@ impl Core {
     /// Takes a view of all rows as of the last commit.
     pub(crate) fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
         Ok(Snapshot::new(self.engine.view()?))
+    }
+
+    /// Takes a view, and returns the number of the last commit that is in it.
+    pub(crate) fn numbered_snapshot(&self) -> Result<(u64, Snapshot<'_>), StoreError> {
+        let _no_commit = self.committing.lock();
+        Ok((self.number(), self.snapshot()?))
     }
 
     /// Whether a change of this many records is worth a second core.
@@ -144,7 +151,7 @@ impl Core {
         }
         let written = self
             .reached("before-write")
-            .and_then(|()| Ok(self.engine.commit(&writes)?))
+            .and_then(|()| Ok(commit::commit(&*self.engine, &writes, self.options.retry_commits_for)?))
             .and_then(|()| self.reached("after-write"));
         match &written {
             Ok(()) => self.number.store(writes.number, Ordering::Release),

@@ -8,9 +8,11 @@
 //! - [`engine`]: tables, views, commits. What an engine has to do.
 //! - [`Ledger`], [`request`], [`answer`], [`error`]: the interface callers use.
 //! - [`working_set`], [`transition`], [`changes`]: each operation as a function over the pages it touches, and the rows that follow.
-//! - `core`, `writer`, `write`, `rows`: the one writer, which turns a transition into one commit.
+//! - `core`, `writer`, `write`, `rows`, `commit`: the one writer, which turns a transition into one commit.
 //! - `read`, `prune`, `verify`, `diagnose`, `rolling`: everything else over a snapshot.
 //! - `keys`, `state`, `settled`, `utxo_entry`: how rows are laid out. See `docs/formats.md`.
+//! - [`dump`]: a whole ledger as a stream, to move it to another engine.
+//! - `open`, `migrate`: what a ledger was made with, and what an older one becomes.
 //! - `cache`, `mined`, `recent`, `gate`, `due_start`: what the writer and the pruner remember in memory.
 //!
 //! # Correctness
@@ -31,15 +33,18 @@ pub mod answer;
 mod beside;
 mod cache;
 pub mod changes;
+mod commit;
 mod core;
 mod diagnose;
 pub mod digest;
 mod due_start;
+pub mod dump;
 pub mod engine;
 pub mod error;
 pub mod formats;
 mod gate;
 mod keys;
+mod migrate;
 mod mined;
 mod open;
 pub mod options;
@@ -71,6 +76,7 @@ pub use error::{
     ApplyError, BatchError, BatchResult, ConflictError, CreateError, DeleteError, FreezeError, InputRefusal,
     MineError, PreserveError, ReassignError, RollbackError, SpendError, StoreError, UnspendError,
 };
+pub use migrate::SCHEMA as SCHEMA_VERSION;
 pub use options::{Faults, LedgerOptions};
 pub use request::{
     AddressQuery, ApplyOptions, CreateRequest, MineRequest, Permit, PruneFrom, PruneRequest, PruneWhat,
@@ -103,6 +109,19 @@ impl Ledger {
     /// cannot be.
     pub fn open(engine: Arc<dyn Engine>, policy: Policy, options: LedgerOptions) -> Result<Self, StoreError> {
         Ok(Self { core: Arc::new(Core::open(engine, policy, options)?) })
+    }
+
+    /// Opens the ledger whose rows are in `engine` with the address indexes it was made with, whatever `options` say.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_as_made(
+        engine: Arc<dyn Engine>,
+        policy: Policy,
+        options: LedgerOptions,
+    ) -> Result<Self, StoreError> {
+        let address_index = open::stored_indexing(engine.as_ref())?.unwrap_or(options.address_index);
+        Self::open(engine, policy, LedgerOptions { address_index, ..options })
     }
 
     /// Returns the engine that holds the rows.

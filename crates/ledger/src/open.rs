@@ -1,21 +1,32 @@
 //! Opening: what the ledger was made with, and what an older one becomes.
 
 use bytes::Bytes;
-use sapwood_types::{DecodeError, FurtherPage, RecordHeader};
+use sapwood_types::DecodeError;
 
 use crate::{
-    AddressIndexing, Counts, StoreError, UtxoSet,
-    changes::{CountChanges, Derived},
+    AddressIndexing, StoreError, UtxoSet,
     core::{Core, corrupt},
-    engine::{Scan, Table, WriteSet},
-    keys::RecordKey,
+    dump::LOADING_KEY,
+    engine::{Engine, Table, WriteSet},
+    migrate::{PROGRAM, SCHEMA, SCHEMA_KEY, WRITTEN_BY_KEY},
+    read::Snapshot,
     rolling,
-    settled::{self, Settled},
-    state::{IDENTITY_KEY, INDEXING_KEY, SCHEMA, SCHEMA_KEY, STATE_KEY, State},
+    state::{IDENTITY_KEY, INDEXING_KEY, STATE_KEY, State},
 };
 
 fn missing(what: &'static str) -> StoreError {
     corrupt(format!("the {what}"), DecodeError::Inconsistent { what, problem: "it is missing" })
+}
+
+fn decode_indexing(row: &[u8]) -> AddressIndexing {
+    let flags = row.first().copied().unwrap_or(0);
+    AddressIndexing { address: flags & 1 != 0, credential: flags & 2 != 0 }
+}
+
+/// Reads the address indexes a ledger was made with. `None` if there is no ledger.
+pub(crate) fn stored_indexing(engine: &dyn Engine) -> Result<Option<AddressIndexing>, StoreError> {
+    let row = Snapshot::new(engine.view()?).get(Table::Meta, INDEXING_KEY)?;
+    Ok(row.map(|row| decode_indexing(&row)))
 }
 
 impl Core {
@@ -24,48 +35,75 @@ impl Core {
     }
 
     /// Checks what the ledger was made with, or notes it in a new one. An older one is migrated.
+    ///
+    /// Whatever is refused is refused before anything is written.
     pub(crate) fn check_schema(&mut self) -> Result<State, StoreError> {
         let indexing = self.options.address_index;
         let wanted = [u8::from(indexing.address) | u8::from(indexing.credential) << 1];
-        let Some(schema) = self.meta(SCHEMA_KEY)? else {
+        if self.meta(LOADING_KEY)?.is_some() {
+            return Err(StoreError::HalfLoaded { place: self.engine.place() });
+        }
+        let Some(found) = self.stored_schema()? else {
             // Only what is empty may be taken for new: else a damaged ledger would be written over.
             if self.is_read_only() || !self.options.create || self.meta(STATE_KEY)?.is_some() {
                 return Err(missing("schema version"));
             }
-            let mut writes = WriteSet::default();
-            writes.put(Table::Meta, SCHEMA_KEY, &SCHEMA.to_be_bytes());
-            writes.put(Table::Meta, INDEXING_KEY, &wanted);
-            writes.put(Table::Meta, STATE_KEY, &State::default().encode());
-            if let Some(identity) = &self.options.identity {
-                writes.put(Table::Meta, IDENTITY_KEY, identity.as_bytes());
-            }
-            if self.options.utxo_hash {
-                rolling::put(&mut writes, Some(&UtxoSet::empty(true)));
-            }
-            self.commit_rows(writes)?;
-            return Ok(State::default());
+            return self.create(wanted);
         };
-        let found =
-            schema.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| {
-                corrupt("the schema version", DecodeError::BadNumber { field: "schema version" })
-            })?;
-        if found == 0 {
-            // No program ever wrote it: whatever made it so may have damaged more.
-            let cause = DecodeError::UnknownValue { field: "schema version", value: 0 };
-            return Err(corrupt("the schema version", cause));
-        }
-        if found > SCHEMA {
-            return Err(StoreError::NewerSchema { place: self.engine.place(), found, known: SCHEMA });
-        }
         self.check_indexing(wanted)?;
+        self.check_identity()?;
+        let migration = self.migration()?;
+        if found < SCHEMA || migration.is_some() {
+            let place = self.engine.place();
+            if self.is_read_only() {
+                return Err(StoreError::OlderSchema { place, found, known: SCHEMA });
+            }
+            self.migrate(found, migration)?;
+        }
         let state = self.meta(STATE_KEY)?.ok_or_else(|| missing("store's state"))?;
         let state = State::decode(state).map_err(|cause| corrupt("the store's state", cause))?;
-        if found < SCHEMA {
-            return self.migrate(found, state);
-        }
         let settled = self.snapshot()?.settled()?;
         *self.settled.get_mut() = settled;
         Ok(state)
+    }
+
+    /// Reads the schema version. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`] if it is newer than this program.
+    fn stored_schema(&self) -> Result<Option<u32>, StoreError> {
+        let Some(schema) = self.meta(SCHEMA_KEY)? else { return Ok(None) };
+        let found = schema.as_ref().try_into().map(u32::from_be_bytes);
+        let bad = |cause| corrupt("the schema version", cause);
+        let found = found.map_err(|_| bad(DecodeError::BadNumber { field: "schema version" }))?;
+        if found == 0 {
+            // No program ever wrote it: whatever made it so may have damaged more.
+            return Err(bad(DecodeError::UnknownValue { field: "schema version", value: 0 }));
+        }
+        if found > SCHEMA {
+            let written_by = self.meta(WRITTEN_BY_KEY)?;
+            let written_by = written_by.map(|name| String::from_utf8_lossy(&name).into_owned());
+            let place = self.engine.place();
+            return Err(StoreError::NewerSchema { place, found, known: SCHEMA, written_by });
+        }
+        Ok(Some(found))
+    }
+
+    /// Notes what a new ledger is made with.
+    fn create(&self, indexing: [u8; 1]) -> Result<State, StoreError> {
+        let mut writes = WriteSet::default();
+        writes.put(Table::Meta, SCHEMA_KEY, &SCHEMA.to_be_bytes());
+        writes.put(Table::Meta, WRITTEN_BY_KEY, PROGRAM.as_bytes());
+        writes.put(Table::Meta, INDEXING_KEY, &indexing);
+        writes.put(Table::Meta, STATE_KEY, &State::default().encode());
+        if let Some(identity) = &self.options.identity {
+            writes.put(Table::Meta, IDENTITY_KEY, identity.as_bytes());
+        }
+        if self.options.utxo_hash {
+            rolling::put(&mut writes, Some(&UtxoSet::empty(true)));
+        }
+        self.commit_rows(writes)?;
+        Ok(State::default())
     }
 
     /// The address indexes are those the ledger was made with. A reader takes what there is.
@@ -74,8 +112,7 @@ impl Core {
         if made_with.as_deref() == Some(&wanted) {
             return Ok(());
         }
-        let made_with = made_with.and_then(|bytes| bytes.first().copied()).unwrap_or(0);
-        let made_with = AddressIndexing { address: made_with & 1 != 0, credential: made_with & 2 != 0 };
+        let made_with = made_with.map_or(AddressIndexing::default(), |row| decode_indexing(&row));
         if self.is_read_only() {
             self.options.address_index = made_with;
             return Ok(());
@@ -89,79 +126,40 @@ impl Core {
         Err(StoreError::BadOption { problem })
     }
 
-    /// Schema 1 did not count spent outputs, and schema 2 not what is retained and why: they are counted once, from the records that are
-    /// there. A reader counts each time.
-    fn migrate(&mut self, from: u32, mut state: State) -> Result<State, StoreError> {
-        let place = self.engine.place();
-        tracing::info!(%place, from, to = SCHEMA, "the store is of an older version: it is migrated");
-        let counted = self.count_records()?;
-        let found = Counts::default().changed(&counted);
-        // What was counted all along includes records that were pruned since.
-        let spent = if from == 1 { found.spent } else { state.counts.spent };
-        let Counts { locked, preserved, child_unmined, .. } = found;
-        state.counts = Counts { spent, locked, preserved, child_unmined, ..state.counts };
-        let settled = Settled::from_iter(counted.settled);
-        if !self.is_read_only() {
-            let mut writes = WriteSet::default();
-            writes.put(Table::Meta, SCHEMA_KEY, &SCHEMA.to_be_bytes());
-            writes.put(Table::Meta, STATE_KEY, &state.encode());
-            settled::put(&mut writes, settled.iter());
-            self.commit_rows(writes)?;
-        }
-        *self.settled.get_mut() = settled;
-        tracing::info!(%place, schema = SCHEMA, counts = ?state.counts, "the store is migrated");
-        Ok(state)
-    }
-
-    fn count_records(&self) -> Result<CountChanges, StoreError> {
-        let mut counted = CountChanges::default();
-        self.snapshot()?.try_scan(&Scan::all(Table::Tx), |key, value| {
-            // What cannot be read is left to `verify`, which names it.
-            match RecordKey::parse(key) {
-                Some(RecordKey::First(_)) => {
-                    if let Ok(header) = RecordHeader::decode(value) {
-                        counted.add_derived(&Derived::of(header.view()), 1);
-                    }
-                }
-                Some(RecordKey::Further(..)) => {
-                    if let Ok(page) = FurtherPage::decode(Bytes::copy_from_slice(value)) {
-                        counted.add_slots(&page.slots, 1);
-                    }
-                }
-                None => {}
-            }
-            Ok(())
+    /// Reads the network the ledger holds. `None` if it does not say.
+    fn stored_identity(&self) -> Result<Option<String>, StoreError> {
+        let Some(bytes) = self.meta(IDENTITY_KEY)? else { return Ok(None) };
+        let text = String::from_utf8(bytes.to_vec()).map_err(|_| {
+            let problem = "it is not text";
+            corrupt("the network's identity", DecodeError::Inconsistent { what: "identity", problem })
         })?;
-        Ok(counted)
+        Ok(Some(text))
     }
 
-    /// Checks that the ledger holds the network it is opened for. One that does not say takes the one it is opened for.
-    pub(crate) fn check_identity(&mut self) -> Result<(), StoreError> {
-        let found = match self.meta(IDENTITY_KEY)? {
-            Some(bytes) => Some(String::from_utf8(bytes.to_vec()).map_err(|_| {
-                let problem = "it is not text";
-                corrupt("the network's identity", DecodeError::Inconsistent { what: "identity", problem })
-            })?),
-            None => None,
-        };
-        match (found, self.options.identity.clone()) {
+    /// Checks that the ledger holds the network it is opened for.
+    fn check_identity(&self) -> Result<(), StoreError> {
+        match (self.stored_identity()?, self.options.identity.clone()) {
             (Some(found), Some(wanted)) if found != wanted => {
                 Err(StoreError::OtherIdentity { place: self.engine.place(), found, wanted })
             }
-            (None, Some(wanted)) if !self.is_read_only() => {
-                let mut writes = WriteSet::default();
-                writes.put(Table::Meta, IDENTITY_KEY, wanted.as_bytes());
-                self.commit_rows(writes)?;
-                let place = self.engine.place();
-                tracing::info!(%place, identity = %wanted, "the store did not say which network it holds: it does now");
-                self.identity = Some(wanted);
-                Ok(())
-            }
-            (found, _) => {
-                self.identity = found;
-                Ok(())
-            }
+            _ => Ok(()),
         }
+    }
+
+    /// Takes the network that the ledger holds. One that does not say takes the one it is opened for.
+    pub(crate) fn take_identity(&mut self) -> Result<(), StoreError> {
+        self.identity = self.stored_identity()?;
+        if self.identity.is_some() || self.is_read_only() {
+            return Ok(());
+        }
+        let Some(wanted) = self.options.identity.clone() else { return Ok(()) };
+        let mut writes = WriteSet::default();
+        writes.put(Table::Meta, IDENTITY_KEY, wanted.as_bytes());
+        self.commit_rows(writes)?;
+        let place = self.engine.place();
+        tracing::info!(%place, identity = %wanted, "the store did not say which network it holds: it does now");
+        self.identity = Some(wanted);
+        Ok(())
     }
 
     /// Logs what the ledger runs with, in one line.

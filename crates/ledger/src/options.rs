@@ -1,9 +1,10 @@
 //! What an operator may set.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     AddressIndexing, StoreError,
+    commit::RETRY_COMMITS_FOR,
     engine::{EngineError, WriteSet},
 };
 
@@ -44,6 +45,11 @@ pub struct LedgerOptions {
     /// Bytes that stay free on the engine's disk: with less, no block is applied ([`StoreError::NoRoom`]) until there is more again.
     /// Reading and pruning go on. 0 turns it off.
     pub disk_reserve_bytes: u64,
+    /// How long a commit is attempted again while the engine cannot be reached. After that the ledger refuses to write until it is opened again.
+    pub retry_commits_for: Duration,
+    /// Rows that the migration of an older schema reads between two commits, at least 1. More take more memory; an interrupted migration
+    /// repeats at most this many. For tests and measurements; the default suits every machine.
+    pub migration_part_rows: usize,
     /// Do the work of a call on the thread that makes it, instead of one of the runtime's threads that may block. For programs that
     /// give each caller a thread of its own: waking another one costs more than most calls. Others would stop everything else
     /// that their thread does.
@@ -64,6 +70,8 @@ impl Default for LedgerOptions {
             utxo_hash: false,
             identity: None,
             disk_reserve_bytes: 512 << 20,
+            retry_commits_for: RETRY_COMMITS_FOR,
+            migration_part_rows: 100_000,
             callers_thread: false,
             faults: None,
         }
@@ -110,6 +118,7 @@ impl LedgerOptions {
         check_range("record_cache_bytes", self.record_cache_bytes.into(), 0, memory, MEMORY)?;
         check_range("mined_heights_bytes", self.mined_heights_bytes.into(), 0, memory, MEMORY)?;
         check_range("children_per_read", self.children_per_read as i128, 1, 1_000_000, "")?;
+        check_range("migration_part_rows", self.migration_part_rows as i128, 1, 10_000_000, "")?;
         check_range("disk_reserve_bytes", self.disk_reserve_bytes.into(), 0, 1 << 50, "")?;
         Ok(())
     }
@@ -127,6 +136,8 @@ impl std::fmt::Debug for LedgerOptions {
             .field("utxo_hash", &self.utxo_hash)
             .field("identity", &self.identity)
             .field("disk_reserve_bytes", &self.disk_reserve_bytes)
+            .field("retry_commits_for", &self.retry_commits_for)
+            .field("migration_part_rows", &self.migration_part_rows)
             .field("callers_thread", &self.callers_thread)
             .finish_non_exhaustive()
     }

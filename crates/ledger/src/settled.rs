@@ -86,6 +86,15 @@ impl Snapshot<'_> {
         })?;
         Ok(settled)
     }
+
+    /// Reads how many records settled at one height.
+    pub(crate) fn settled_at(&self, height: Height) -> Result<u64, StoreError> {
+        let key = keys::settled(height);
+        let Some(row) = self.get(Table::Meta, &key)? else { return Ok(0) };
+        let (_, records) =
+            decode(&key, row).map_err(|cause| corrupt("the count of settled records", cause))?;
+        Ok(records)
+    }
 }
 
 /// Writes the numbers of these heights.

@@ -8,14 +8,11 @@ use sapwood_types::{
     codec::{Reader, Writer},
 };
 
-/// The schema this program writes. An older one is migrated when the store is opened, a newer one is refused.
-pub(crate) const SCHEMA: u32 = 3;
-pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
 pub(crate) const STATE_KEY: &[u8] = b"state";
 pub(crate) const INDEXING_KEY: &[u8] = b"address-index";
 pub(crate) const IDENTITY_KEY: &[u8] = b"identity";
 
-/// Version 1 was without the count of spent outputs, version 2 without those of records that are retained, by reason.
+/// Older versions are those of older schemas: see `migrate`.
 const VERSION: u8 = 3;
 
 /// Where the chain stands, how much there is, and how far pruning got.
@@ -94,10 +91,7 @@ impl State {
     pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         const WHAT: &str = "store state";
         let mut from = Reader::new(bytes);
-        let version = from.u8(WHAT)?;
-        if !(1..=VERSION).contains(&version) {
-            return Err(DecodeError::UnknownVersion { what: WHAT, found: version, known: VERSION });
-        }
+        from.version(WHAT, VERSION)?;
         let flags = from.u8(WHAT)?;
         if flags > 3 {
             return Err(DecodeError::UnknownValue { field: "state flags", value: flags.into() });
@@ -113,11 +107,10 @@ impl State {
             records: from.varint("records")?,
             unspent: from.varint("unspent")?,
             unmined: from.varint("unmined")?,
-            // What an older version is without is counted by the migration of the schema.
-            spent: if version > 1 { from.varint("spent")? } else { 0 },
-            locked: if version > 2 { from.varint("locked")? } else { 0 },
-            preserved: if version > 2 { from.varint("preserved")? } else { 0 },
-            child_unmined: if version > 2 { from.varint("child unmined")? } else { 0 },
+            spent: from.varint("spent")?,
+            locked: from.varint("locked")?,
+            preserved: from.varint("preserved")?,
+            child_unmined: from.varint("child unmined")?,
         };
         let prune_cursor = if flags & 2 != 0 { Some(Cursor(from.sized("prune cursor")?)) } else { None };
         from.end(WHAT)?;
@@ -186,23 +179,6 @@ mod tests {
         assert_eq!(new, *include_bytes!("../../../fuzz/seeds/store_state/new"));
     }
 
-    /// As stores of schema 1 and 2 have it: without spent outputs, and without records that are retained.
-    #[test]
-    fn the_state_of_an_older_store_is_still_read() {
-        let version_2 = Counts { locked: 0, preserved: 0, child_unmined: 0, ..full().counts };
-        let version_1 = Counts { spent: 0, ..version_2 };
-        let seeds: [(&[u8], Counts); 2] = [
-            (include_bytes!("../../../fuzz/seeds/store_state/version_1"), version_1),
-            (include_bytes!("../../../fuzz/seeds/store_state/version_2"), version_2),
-        ];
-        for (older, counts) in seeds {
-            assert_eq!(State::decode(Bytes::from_static(older)), Ok(State { counts, ..full() }));
-            for end in 0..older.len() {
-                assert!(State::decode(Bytes::from_static(&older[..end])).is_err(), "cut at {end}");
-            }
-        }
-    }
-
     #[test]
     fn the_state_survives_and_damage_is_noticed() {
         for state in [State::default(), full()] {
@@ -218,10 +194,10 @@ mod tests {
             bytes[place] = value;
             State::decode(bytes.into())
         };
-        let version = DecodeError::UnknownVersion { what: "store state", found: 4, known: 3 };
-        assert_eq!(with(0, 4), Err(version));
-        let version = DecodeError::UnknownVersion { what: "store state", found: 0, known: 3 };
-        assert_eq!(with(0, 0), Err(version));
+        for found in [0, 2, 4] {
+            let version = DecodeError::UnknownVersion { what: "store state", found, known: 3 };
+            assert_eq!(with(0, found), Err(version));
+        }
         assert_eq!(with(1, 7), Err(DecodeError::UnknownValue { field: "state flags", value: 7 }));
     }
 

@@ -20,6 +20,7 @@ use crate::{
     command::{
         config::PrintConfig,
         demo::Demo,
+        dump::{Dump, Load, Upgrade},
         explain::Explain,
         get::Get,
         hold::HoldCommand,
@@ -85,6 +86,13 @@ enum Command {
     /// Roll blocks back by hand.
     #[command(name = "rollback")]
     RollBack(RollBack),
+    /// Write the store of a stopped node to a file, with checksums, to move it to another machine or engine. Bodies of large
+    /// transactions are not in it: copy them.
+    Dump(Dump),
+    /// Make a new data directory from a dump, or check a dump. A load that was interrupted is started over.
+    Load(Load),
+    /// Bring a data directory that an older program wrote to the schema of this one. Commands that open it for writing do the same.
+    Upgrade(Upgrade),
     /// Measure Sapwood on this machine.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -110,8 +118,12 @@ impl Cli {
             return Ok(0);
         }
         // Commands that look at a directory ask a router of their own: what they ask for is no change by others.
-        let serves = matches!(command, Command::Demo(_));
-        log(log_format, if serves { filter("warn") } else { EnvFilter::new("warn") });
+        let usual = match &command {
+            Command::Demo(_) => filter("warn"),
+            // Whatever opens an older store for writing says how far its migration is.
+            _ => EnvFilter::new("warn,sapwood_ledger::migrate=info"),
+        };
+        log(log_format, usual);
         match command {
             Command::Run(_) => {}
             Command::Demo(demo) => demo.run()?,
@@ -129,6 +141,9 @@ impl Cli {
             Command::Explain(explain) => explain.run()?,
             Command::Hold(hold) => hold.run()?,
             Command::RollBack(roll_back) => roll_back.run()?,
+            Command::Dump(dump) => dump.run()?,
+            Command::Load(load) => load.run()?,
+            Command::Upgrade(upgrade) => upgrade.run()?,
             Command::Bench(command) => command.run()?,
         }
         Ok(0)
@@ -284,7 +299,7 @@ mod tests {
         let spans = text.split('`').skip(1).step_by(2).filter(|span| !span.contains('\n'));
         let candidates = text.lines().chain(spans).map(str::trim).filter(|text| text.starts_with("sapwood "));
         let of = |text: &str| {
-            let end = [" #", " >", " &&"].iter().filter_map(|mark| text.find(mark)).min();
+            let end = [" #", " >", " &&", " | "].iter().filter_map(|mark| text.find(mark)).min();
             let words = text[..end.unwrap_or(text.len())].split_whitespace().map(|word| match word {
                 "TXID" => "0".repeat(64),
                 "TXID:N" => format!("{}:0", "0".repeat(64)),

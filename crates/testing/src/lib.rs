@@ -8,5 +8,6 @@
 
 pub mod data;
 pub mod fake_node;
+pub mod fixture;
 pub mod grpc;
 pub mod regtest;

@@ -14,28 +14,32 @@ use sapwood_rules::{Policy, PruneContext, SpendStatus};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, PrevOutput, TxId, TxRecord, Undo};
 
 use super::Model;
-use crate::store::{Blocks, Store};
+use crate::{
+    StoreFactory, StorePlace,
+    store::{Blocks, Store},
+};
 
 /// A [`Model`] as a [`Store`].
 pub struct ModelStore {
+    state: Arc<State>,
+    fault: Option<fn(&mut Model)>,
+}
+
+/// What a store in this form knows.
+struct State {
     model: Mutex<Model>,
     notes: Mutex<BTreeMap<String, Bytes>>,
-    fault: Option<fn(&mut Model)>,
 }
 
 impl ModelStore {
     /// An empty store.
     pub fn new(policy: Policy) -> Self {
-        ModelStore { model: Mutex::new(Model::new(policy)), notes: Mutex::default(), fault: None }
-    }
-
-    /// A store that damages itself after each write, to see whether a test notices.
-    pub fn with_fault(policy: Policy, fault: fn(&mut Model)) -> Self {
-        ModelStore { fault: Some(fault), ..Self::new(policy) }
+        let state = State { model: Mutex::new(Model::new(policy)), notes: Mutex::default() };
+        ModelStore { state: Arc::new(state), fault: None }
     }
 
     fn read(&self) -> MutexGuard<'_, Model> {
-        self.model.lock().expect("nobody panics while holding the model")
+        self.state.model.lock().expect("nobody panics while holding the model")
     }
 
     fn write<T>(&self, work: impl FnOnce(&mut Model) -> T) -> T {
@@ -45,6 +49,48 @@ impl ModelStore {
             fault(&mut model);
         }
         result
+    }
+}
+
+/// Makes models as stores. What a model knows outlives the reference to it, as rows outlive an engine.
+#[derive(Clone, Copy, Default)]
+pub struct Models {
+    fault: Option<fn(&mut Model)>,
+}
+
+impl Models {
+    /// Models that damage themselves after each write, to see whether a test notices.
+    pub fn with_fault(fault: fn(&mut Model)) -> Self {
+        Models { fault: Some(fault) }
+    }
+}
+
+impl StoreFactory for Models {
+    fn place(&self) -> Box<dyn StorePlace> {
+        Box::new(ModelPlace { fault: self.fault, state: Mutex::default() })
+    }
+}
+
+struct ModelPlace {
+    fault: Option<fn(&mut Model)>,
+    /// What the first store made.
+    state: Mutex<Option<Arc<State>>>,
+}
+
+#[async_trait]
+impl StorePlace for ModelPlace {
+    async fn open(&self, policy: Policy) -> Arc<dyn Store> {
+        let mut state = self.state.lock().expect("nothing panics with it");
+        let store = match &*state {
+            None => ModelStore { fault: self.fault, ..ModelStore::new(policy) },
+            Some(state) => {
+                let store = ModelStore { state: Arc::clone(state), fault: self.fault };
+                store.read().set_policy(policy).expect("a policy that can be");
+                store
+            }
+        };
+        *state = Some(Arc::clone(&store.state));
+        Arc::new(store)
     }
 }
 
@@ -159,7 +205,7 @@ impl Store for ModelStore {
     }
 
     async fn note(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.notes.lock().expect("nobody panics while holding the notes").get(name).cloned())
+        Ok(self.state.notes.lock().expect("nobody panics while holding the notes").get(name).cloned())
     }
 
     async fn create(&self, batch: Vec<CreateRequest>, height: Height) -> BatchResult<(), CreateError> {
@@ -260,7 +306,7 @@ impl Store for ModelStore {
     }
 
     async fn put_notes(&self, notes: Vec<(String, Option<Bytes>)>) -> Result<(), StoreError> {
-        let mut kept = self.notes.lock().expect("nobody panics while holding the notes");
+        let mut kept = self.state.notes.lock().expect("nobody panics while holding the notes");
         for (name, note) in notes {
             match note {
                 Some(note) => drop(kept.insert(name, note)),

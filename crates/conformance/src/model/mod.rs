@@ -57,7 +57,7 @@ use sapwood_ledger::{BatchError, BatchResult, Cursor};
 use sapwood_rules::Policy;
 use sapwood_types::{BlockMark, Height, OutPoint, Slot, Spender, TxId, TxRecord};
 
-pub use as_store::ModelStore;
+pub use as_store::{ModelStore, Models};
 pub use blocks::{ModelUndo, Replaced, UndoTx};
 
 /// Notes which slots of a record the store under test has forgotten the spenders of. Returns those that differ otherwise.

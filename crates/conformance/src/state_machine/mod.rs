@@ -5,7 +5,7 @@
 //! - [`op`]: one operation, on the model and on a store; [`outcome`]: what came of it.
 //! - [`look`], [`observe`]: everything that can be seen of a state, and how two states differ.
 //! - [`invariants`]: what must hold of any state, whatever the model says.
-//! - [`runner`]: one sequence; [`shrink`]: makes a failing one short; [`describe`]: says it in few words.
+//! - [`runner`]: one sequence; [`beside`]: a second store in step with the first; [`shrink`]: makes a failing one short; [`describe`]: says it in few words.
 //!
 //! # Correctness
 //! After each step the answer of the operation is compared whole, errors included. Then all that can be seen: every record that
@@ -17,6 +17,7 @@
 //! A sequence follows from its seed alone. To run one again:
 //! `SAPWOOD_SEED=<seed> SAPWOOD_SEQUENCES=1 cargo test --release -p <backend> state_machine`.
 
+pub mod beside;
 pub mod describe;
 pub mod generate;
 pub mod invariants;
@@ -42,6 +43,7 @@ use sapwood_rules::Policy;
 use tokio::runtime::Runtime;
 
 use self::{
+    beside::Beside,
     generate::Generator,
     op::Step,
     outcome::Histogram,
@@ -51,6 +53,8 @@ use crate::StoreFactory;
 
 /// How many sequences run if nobody says otherwise.
 pub const DEFAULT_SEQUENCES: u64 = 2000;
+/// How many sequences run on two stores by default.
+pub const DEFAULT_SEQUENCES_OF_TWO: u64 = 300;
 /// How many steps each has if nobody says otherwise.
 pub const DEFAULT_STEPS: usize = 60;
 
@@ -122,15 +126,58 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, it is {value:?}")))
 }
 
+/// What sequences run on.
+struct Subjects<'a> {
+    store: &'a dyn StoreFactory,
+    /// What is compared with the store.
+    beside: Option<&'a dyn StoreFactory>,
+}
+
+impl Subjects<'_> {
+    async fn runner(&self, policy: Policy) -> Runner {
+        let runner = Runner::new(self.store.place(), policy).await;
+        match self.beside {
+            Some(factory) => runner.beside(Beside::new(factory.place(), policy).await),
+            None => runner,
+        }
+    }
+}
+
 /// Runs as many sequences as `SAPWOOD_SEQUENCES` and `SAPWOOD_STEPS` say, from `SAPWOOD_SEED` on.
 pub fn run(factory: &dyn StoreFactory) -> Report {
     let sequences = from_environment("SAPWOOD_SEQUENCES").unwrap_or(DEFAULT_SEQUENCES);
+    run_from_environment(&Subjects { store: factory, beside: None }, sequences)
+}
+
+/// Runs the same sequences on two stores side by side. Answers, errors and all that can be seen are compared with each other after each step, and with
+/// the model. The second store is closed and opened again every few steps.
+pub fn run_side_by_side(one: &dyn StoreFactory, other: &dyn StoreFactory) -> Report {
+    let sequences = from_environment("SAPWOOD_SEQUENCES").unwrap_or(DEFAULT_SEQUENCES_OF_TWO);
+    run_from_environment(&Subjects { store: one, beside: Some(other) }, sequences)
+}
+
+fn run_from_environment(subjects: &Subjects<'_>, sequences: u64) -> Report {
     let steps = from_environment("SAPWOOD_STEPS").map_or(DEFAULT_STEPS, |steps| steps as usize);
-    run_sequences(factory, sequences, steps, from_environment("SAPWOOD_SEED").unwrap_or(1))
+    run_on(subjects, sequences, steps, from_environment("SAPWOOD_SEED").unwrap_or(1))
 }
 
 /// Runs sequences of so many steps with the seeds from `first_seed` on, on two threads, up to the first that fails.
 pub fn run_sequences(factory: &dyn StoreFactory, sequences: u64, steps: usize, first_seed: u64) -> Report {
+    run_on(&Subjects { store: factory, beside: None }, sequences, steps, first_seed)
+}
+
+/// Runs sequences of `steps` steps on two stores side by side, as [`run_side_by_side`] does.
+pub fn run_sequences_side_by_side(
+    one: &dyn StoreFactory,
+    other: &dyn StoreFactory,
+    sequences: u64,
+    steps: usize,
+    first_seed: u64,
+) -> Report {
+    run_on(&Subjects { store: one, beside: Some(other) }, sequences, steps, first_seed)
+}
+
+fn run_on(subjects: &Subjects<'_>, sequences: u64, steps: usize, first_seed: u64) -> Report {
     let start = Instant::now();
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Report::default());
@@ -144,7 +191,7 @@ pub fn run_sequences(factory: &dyn StoreFactory, sequences: u64, steps: usize, f
                     if number >= sequences {
                         break;
                     }
-                    sequence(factory, &runtime, first_seed + number, steps, &mut own);
+                    sequence(subjects, &runtime, first_seed + number, steps, &mut own);
                     stop.fetch_or(own.failure.is_some(), Ordering::Relaxed);
                 }
                 total.lock().expect("no thread panics").add(own);
@@ -177,11 +224,10 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     })
 }
 
-fn sequence(factory: &dyn StoreFactory, runtime: &Runtime, seed: u64, steps: usize, report: &mut Report) {
+fn sequence(subjects: &Subjects<'_>, runtime: &Runtime, seed: u64, steps: usize, report: &mut Report) {
     let mut generator = Generator::new(seed);
     let policy = generator.policy();
-    let store = runtime.block_on(factory.fresh(policy));
-    let mut runner = Runner::new(store, policy);
+    let mut runner = runtime.block_on(subjects.runner(policy));
     let mut taken: Vec<Step> = Vec::new();
     let result = guarded(|| {
         for _ in 0..steps {
@@ -197,19 +243,19 @@ fn sequence(factory: &dyn StoreFactory, runtime: &Runtime, seed: u64, steps: usi
         Ok(()) => report.sequences += 1,
         Err(problem) => {
             let step = taken.len().saturating_sub(1);
-            report.failure = Some(shortened(factory, runtime, seed, policy, taken, problem, step));
+            report.failure = Some(shortened(subjects, runtime, seed, policy, taken, problem, step));
         }
     }
 }
 
 /// Runs given steps on a fresh store.
 fn replay(
-    factory: &dyn StoreFactory,
+    subjects: &Subjects<'_>,
     runtime: &Runtime,
     policy: Policy,
     steps: &[Step],
 ) -> (Option<Problem>, Vec<String>) {
-    let mut runner = Runner::new(runtime.block_on(factory.fresh(policy)), policy);
+    let mut runner = runtime.block_on(subjects.runner(policy));
     let mut trace = Vec::new();
     let result = guarded(|| {
         for step in steps {
@@ -224,7 +270,7 @@ fn replay(
 }
 
 fn shortened(
-    factory: &dyn StoreFactory,
+    subjects: &Subjects<'_>,
     runtime: &Runtime,
     seed: u64,
     policy: Policy,
@@ -234,9 +280,9 @@ fn shortened(
 ) -> Failure {
     // A shorter sequence that fails in another way is another story.
     let short = shrink::shrink(steps, |steps| {
-        replay(factory, runtime, policy, steps).0.is_some_and(|found| found.kind == problem.kind)
+        replay(subjects, runtime, policy, steps).0.is_some_and(|found| found.kind == problem.kind)
     });
-    let (found, trace) = replay(factory, runtime, policy, &short);
+    let (found, trace) = replay(subjects, runtime, policy, &short);
     let problem = found.unwrap_or(problem);
     Failure { seed, step, policy, problem: format!("{}\n{}", problem.kind, problem.text), trace }
 }

@@ -1,12 +1,13 @@
-//! One sequence on one store, each step compared with the model.
+//! One sequence on one store, each step compared with the model; or on two stores, compared with each other, too.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Store, model::Model};
+use crate::{Store, StorePlace, model::Model};
 use sapwood_rules::Policy;
 use sapwood_types::{Height, Slot, TxId, TxRecord};
 
 use super::{
+    beside::{Beside, First},
     invariants,
     look::{Known, Look},
     observe::Observation,
@@ -20,9 +21,12 @@ const VERIFY_EVERY: usize = 7;
 /// A store and the model it must agree with.
 pub struct Runner {
     store: Arc<dyn Store>,
+    /// Where the store is, as long as it is used.
+    _place: Box<dyn StorePlace>,
     model: Model,
     known: Known,
     steps: usize,
+    beside: Option<Beside>,
     /// What came of the operations so far.
     pub histogram: Histogram,
 }
@@ -37,25 +41,32 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(kind: &'static str, text: impl Into<String>) -> Self {
+    pub(super) fn new(kind: &'static str, text: impl Into<String>) -> Self {
         Problem { kind, text: text.into() }
     }
 
-    fn all(kind: &'static str, texts: Vec<String>) -> Result<(), Problem> {
+    pub(super) fn all(kind: &'static str, texts: Vec<String>) -> Result<(), Problem> {
         if texts.is_empty() { Ok(()) } else { Err(Problem::new(kind, texts.join("\n"))) }
     }
 }
 
 impl Runner {
-    /// A fresh store and a fresh model.
-    pub fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
+    /// A new store at this place, and a new model.
+    pub async fn new(place: Box<dyn StorePlace>, policy: Policy) -> Self {
         Runner {
-            store,
+            store: place.open(policy).await,
+            _place: place,
             model: Model::new(policy),
             known: Known::default(),
             steps: 0,
+            beside: None,
             histogram: Histogram::default(),
         }
+    }
+
+    /// The same with a second store beside it, which must answer as the first one does.
+    pub fn beside(self, other: Beside) -> Self {
+        Runner { beside: Some(other), ..self }
     }
 
     /// The model, for whoever decides on the next step.
@@ -91,6 +102,7 @@ impl Runner {
         let mut expected = Observation::of_model(&self.model, &look);
         let seen = Observation::of_store(&*self.store, &look).await;
         let mut seen = seen.map_err(|error| Problem::new("a read failed", error))?;
+        let as_seen = self.beside.is_some().then(|| seen.clone());
         for seen in [&mut expected, &mut seen] {
             without_estimates(&mut seen.judged, &self.model);
             without_estimates(&mut seen.judged_with_children, &self.model);
@@ -98,6 +110,11 @@ impl Runner {
         Problem::all("a reading differs", expected.differences(&seen, &look, &self.model))?;
         Problem::all("an index differs from the records", invariants::of_indexes(&records, &seen, &look))?;
         Problem::all("a state that must not be", invariants::of_records(&records))?;
+        if let Some((beside, seen)) = self.beside.as_mut().zip(as_seen) {
+            let digest = self.store.state_digest().await;
+            let first = First { outcome: theirs, records, seen, digest };
+            beside.step(&op, &first, &look, self.model.policy()).await?;
+        }
         self.steps += 1;
         if self.steps.is_multiple_of(VERIFY_EVERY) { self.verify().await } else { Ok(()) }
     }
@@ -135,23 +152,34 @@ impl Runner {
     pub async fn verify(&self) -> Result<(), Problem> {
         let report = self.store.verify(Arc::new(|_, _| {})).await;
         let report = report.map_err(|error| Problem::new("a read failed", error.to_string()))?;
-        if report.is_clean() { Ok(()) } else { Err(Problem::new("verify complains", report.to_string())) }
+        if !report.is_clean() {
+            return Err(Problem::new("verify complains", report.to_string()));
+        }
+        match &self.beside {
+            Some(beside) => beside.verify().await,
+            None => Ok(()),
+        }
     }
 
     async fn records(&self, txids: &[TxId]) -> Result<BTreeMap<TxId, TxRecord>, Problem> {
-        let found = self.store.get_many(txids.to_vec()).await;
-        let found = found.map_err(|error| Problem::new("a read failed", error.to_string()))?;
-        if found.len() != txids.len() {
-            let text = format!("{} records were asked for, {} came back", txids.len(), found.len());
-            return Err(Problem::new("a record differs", text));
-        }
-        let mut records = BTreeMap::new();
-        for (txid, record) in txids.iter().zip(found) {
-            let record = record.map_err(|error| Problem::new("a read failed", error.to_string()))?;
-            records.extend(record.map(|record| (*txid, record)));
-        }
-        Ok(records)
+        records(&*self.store, txids).await
     }
+}
+
+/// Reads these records as far as they are there.
+pub(super) async fn records(store: &dyn Store, txids: &[TxId]) -> Result<BTreeMap<TxId, TxRecord>, Problem> {
+    let found = store.get_many(txids.to_vec()).await;
+    let found = found.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+    if found.len() != txids.len() {
+        let text = format!("{} records were asked for, {} came back", txids.len(), found.len());
+        return Err(Problem::new("a record differs", text));
+    }
+    let mut records = BTreeMap::new();
+    for (txid, record) in txids.iter().zip(found) {
+        let record = record.map_err(|error| Problem::new("a read failed", error.to_string()))?;
+        records.extend(record.map(|record| (*txid, record)));
+    }
+    Ok(records)
 }
 
 /// The same operation on a model that had forgotten beforehand what it has forgotten now.

@@ -354,6 +354,12 @@ macro_rules! conformance_cases {
                 readers_never_see_half_a_block,
                 two_records_of_one_block_are_never_torn,
             }
+            reopened {
+                an_empty_store_is_empty_again,
+                everything_is_there_again,
+                blocks_roll_back_and_go_on,
+                pruning_goes_on,
+            }
         }
     };
 }

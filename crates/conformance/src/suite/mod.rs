@@ -24,6 +24,7 @@ pub mod paging;
 pub mod preserve;
 pub mod prune;
 pub mod refused_blocks;
+pub mod reopened;
 pub mod reorg;
 pub mod rollback;
 pub mod runs;
@@ -38,15 +39,21 @@ mod subject;
 pub use subject::{Subject, all_pages, failures, only, refused_tx};
 
 /// Runs one case. It is boxed and its store is a trait object, so that the suite is compiled once and not once for each backend.
-pub fn run_case(case: Pin<Box<dyn Future<Output = ()>>>) {
+pub fn run_case(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(case);
 }
 
-/// Makes stores to test.
-#[async_trait]
+/// Makes places for stores to test.
 pub trait StoreFactory: Send + Sync {
-    /// A new empty store with this policy, with both address indexes on, and keeping the hash of the UTXO set. It may wrap what it
-    /// needs to live in, for example a temporary directory.
-    async fn fresh(&self, policy: Policy) -> Arc<dyn Store>;
+    /// Makes a place without a store. What it needs, for example a temporary directory, is removed with it.
+    fn place(&self) -> Box<dyn StorePlace>;
+}
+
+/// A place for one store. It outlives the store.
+#[async_trait]
+pub trait StorePlace: Send + Sync {
+    /// Opens the store that is there, or a new empty one, with this policy, both address indexes, and keeping the hash of the UTXO set. A store that was
+    /// opened before is closed by then: its last reference is dropped.
+    async fn open(&self, policy: Policy) -> Arc<dyn Store>;
 }

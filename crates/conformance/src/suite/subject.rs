@@ -3,7 +3,7 @@
 use std::{
     ops::{ControlFlow, Deref},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -17,7 +17,7 @@ use sapwood_ledger::{
 use sapwood_rules::{Hold, Policy, SpendStatus, Verdict, lifecycle::due_up_to, settled_at};
 use sapwood_types::{Block, BlockHash, Height, MinedIn, OutPoint, Slot, Spender, Tx, TxHead, TxId, TxRecord};
 
-use super::StoreFactory;
+use super::{StoreFactory, StorePlace};
 use crate::fixtures::{block_hash, context, mined_in, op};
 
 /// How many entries of a listing are asked for at a time; few, so that cursors are used a lot.
@@ -25,8 +25,13 @@ const PAGE: usize = 40;
 
 /// A store under test. It has to be found [`sound`](Subject::sound) at the end of its case.
 pub struct Subject {
-    store: Arc<dyn Store>,
+    /// `None` only while it is opened again.
+    store: Option<Arc<dyn Store>>,
+    place: Box<dyn StorePlace>,
+    /// The policy it began with.
     policy: Policy,
+    /// The policy that was set last.
+    policy_now: Mutex<Policy>,
     blocks_made: AtomicU32,
     found_sound: bool,
 }
@@ -34,7 +39,7 @@ pub struct Subject {
 impl Deref for Subject {
     type Target = dyn Store + 'static;
     fn deref(&self) -> &(dyn Store + 'static) {
-        self.store.as_ref()
+        self.store()
     }
 }
 
@@ -102,17 +107,60 @@ where
 impl Subject {
     /// A new empty store with this policy.
     pub async fn new(factory: &dyn StoreFactory, policy: Policy) -> Self {
-        let store = factory.fresh(policy).await;
-        Self { store, policy, blocks_made: AtomicU32::new(0), found_sound: false }
+        let place = factory.place();
+        let store = Some(place.open(policy).await);
+        let policy_now = Mutex::new(policy);
+        Self { store, place, policy, policy_now, blocks_made: AtomicU32::new(0), found_sound: false }
+    }
+
+    fn store(&self) -> &(dyn Store + 'static) {
+        self.store.as_deref().expect("a store that is open")
     }
 
     /// The store, for another task.
     pub fn shared(&self) -> Arc<dyn Store> {
-        self.store.clone()
+        self.store.clone().expect("a store that is open")
     }
 
-    /// Ends the case: the store verifies itself, and what it lists must be what its records say.
+    /// Changes how long things are kept.
+    pub async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+        self.store().set_policy(policy).await?;
+        *self.policy_now.lock().expect("nothing panics with it") = policy;
+        Ok(())
+    }
+
+    /// Closes the store and opens it again, with the policy that was set last. No other task may use it.
+    pub async fn reopen(&mut self) {
+        let closed = self.store.take().map(|store| Arc::downgrade(&store));
+        let used = closed.is_some_and(|store| store.strong_count() > 0);
+        assert!(!used, "another task still uses the store: it cannot be opened again");
+        let policy = *self.policy_now.lock().expect("nothing panics with it");
+        self.store = Some(self.place.open(policy).await);
+    }
+
+    /// Ends the case: the store verifies itself, what it lists must be what its records say, and all of it must be the same after it was opened again.
     pub async fn sound(mut self) {
+        self.check_listings().await;
+        let before = self.everything().await;
+        self.reopen().await;
+        assert_eq!(self.everything().await, before, "the store is another one after it was opened again");
+        self.check_listings().await;
+        self.found_sound = true;
+    }
+
+    /// What has to be the same after reopening, apart from what the digest covers.
+    async fn everything(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let unmined = all_pages(PAGE, |after| self.unmined(after, PAGE)).await;
+        (
+            self.digest().await,
+            self.counts().await,
+            (self.last_applied().await, self.rollback_floor().await, self.undoable_from().await),
+            (self.prune_cursor().await, self.rolling_utxo_set().await),
+            (self.due_all().await, unmined),
+        )
+    }
+
+    async fn check_listings(&self) {
         let report = self.verify(Arc::new(|_, _| ())).await.expect("verify");
         assert!(report.is_clean(), "the store is not sound at the end of the case:\n{report}");
         let counts = self.counts().await.expect("counts");
@@ -139,7 +187,6 @@ impl Subject {
                 self.get(txid).await.expect("get").expect("a transaction is listed as unmined but absent");
             assert_eq!(record.head.mined_at(), None, "{txid} is listed as unmined but is mined");
         }
-        self.found_sound = true;
     }
 
     /// The UTXO set, which must be kept as it is counted.
@@ -271,7 +318,7 @@ impl Subject {
 
     /// Outputs, all of which can be read.
     pub async fn outputs(&self, outpoints: Vec<OutPoint>) -> Result<Vec<Option<Utxo>>, StoreError> {
-        self.store.outputs(outpoints).await?.into_iter().collect()
+        self.store().outputs(outpoints).await?.into_iter().collect()
     }
 
     /// How outputs look at a height, all of which can be read.
@@ -280,7 +327,7 @@ impl Subject {
         outpoints: Vec<OutPoint>,
         at: Height,
     ) -> Result<Vec<SpendStatus>, StoreError> {
-        self.store.spend_status(outpoints, at).await?.into_iter().collect()
+        self.store().spend_status(outpoints, at).await?.into_iter().collect()
     }
 
     /// Whether a transaction is there.
@@ -355,7 +402,7 @@ impl Subject {
 
     /// Prunes what a request asks for.
     pub async fn pruned(&self, request: PruneRequest) -> Vec<Judged> {
-        self.store.prune(request).await.expect("pruning").judged
+        self.store().prune(request).await.expect("pruning").judged
     }
 
     /// Deletes everything that is due at a height; returns what went, sorted. With no holds all that is listed must go.
@@ -370,7 +417,7 @@ impl Subject {
         let mut from = PruneFrom::Oldest;
         loop {
             let request = PruneRequest::settled(from, up_to, PAGE, context(current, retention, &[]));
-            let outcome = self.store.prune(request).await.expect("pruning");
+            let outcome = self.store().prune(request).await.expect("pruning");
             for judged in outcome.judged {
                 assert!(judged.verdict.may_go(), "{} is listed as due but {}", judged.txid, judged.verdict);
                 gone.push(judged.txid);

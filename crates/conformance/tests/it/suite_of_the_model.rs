@@ -1,18 +1,5 @@
 //! The conformance suite on the model: two readings of the same document, by different hands, must agree.
 
-use std::sync::Arc;
+use sapwood_conformance::model::Models;
 
-use async_trait::async_trait;
-use sapwood_conformance::{Store, StoreFactory, model::ModelStore};
-use sapwood_rules::Policy;
-
-struct Plain;
-
-#[async_trait]
-impl StoreFactory for Plain {
-    async fn fresh(&self, policy: Policy) -> Arc<dyn Store> {
-        Arc::new(ModelStore::new(policy))
-    }
-}
-
-sapwood_conformance::conformance_suite!(Plain);
+sapwood_conformance::conformance_suite!(Models::default());

@@ -5,11 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use crate::harness::{
-    options,
-    timeline::{Timeline, Workload},
-    verify, worker,
-};
+use crate::harness::{open_at, options, verify};
+use sapwood_conformance::crash::timeline::{Timeline, Workload};
 use sapwood_engine_rocksdb::{Durability, OpenMode, open_ledger};
 use sapwood_ledger::StoreError;
 
@@ -17,7 +14,7 @@ use sapwood_ledger::StoreError;
 async fn copies_while_it_works(durability: Durability) {
     let directory = tempfile::tempdir().unwrap();
     let mut timeline = Timeline::new(Workload::Chain, 11);
-    let store = worker::open(directory.path(), &timeline, durability);
+    let store = open_at(directory.path(), &timeline, durability);
     let (done, enough) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let writer = tokio::spawn({
         let (store, done, enough) = (store.clone(), Arc::clone(&done), Arc::clone(&enough));
@@ -79,7 +76,7 @@ async fn a_clean_stop_without_a_log_keeps_everything() {
     let directory = tempfile::tempdir().unwrap();
     let mut timeline = Timeline::new(Workload::Chain, 12);
     for stop in 0..40 {
-        let store = worker::open(directory.path(), &timeline, Durability::CleanStopOnly);
+        let store = open_at(directory.path(), &timeline, Durability::CleanStopOnly);
         let at = timeline.at();
         assert_eq!(store.state_digest().await.unwrap(), timeline.digest_at(at), "after stop {stop} at {at}");
         for _ in 0..30 + stop {
@@ -93,7 +90,7 @@ async fn a_clean_stop_without_a_log_keeps_everything() {
 async fn a_copy_is_never_written_over_something() {
     let directory = tempfile::tempdir().unwrap();
     let timeline = Timeline::new(Workload::Chain, 1);
-    let store = worker::open(&directory.path().join("store"), &timeline, Durability::ProcessCrash);
+    let store = open_at(&directory.path().join("store"), &timeline, Durability::ProcessCrash);
     let target = directory.path().join("target");
     std::fs::create_dir(&target).unwrap();
     let error = store.checkpoint(&target).await.unwrap_err();

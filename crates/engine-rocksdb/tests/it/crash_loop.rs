@@ -4,10 +4,10 @@
 //!
 //! `SAPWOOD_CRASHES` (200) says how often; `SAPWOOD_SEED` (1) where to start.
 
-use crate::harness::{
+use crate::harness::{self, Rocks};
+use sapwood_conformance::crash::{
     killer::{Life, Tally},
     timeline::Workload,
-    worker,
 };
 use sapwood_engine_rocksdb::Durability;
 
@@ -28,8 +28,8 @@ fn crash_loop(workload: Workload, percent: u64, durability: impl Fn(u64) -> Dura
     let mut tally = Tally::default();
     for life in 0..crashes.div_ceil(CRASHES_OF_A_LIFE) {
         let crashes = CRASHES_OF_A_LIFE.min(crashes - life * CRASHES_OF_A_LIFE);
-        Life::new(workload, first_seed + life, durability(life), "crash_loop::worker")
-            .live(crashes, &mut tally);
+        let engine = Box::new(Rocks::new(durability(life)));
+        Life::new(workload, first_seed + life, engine, "crash_loop::worker").live(crashes, &mut tally);
     }
     assert_eq!(tally.kills(), crashes);
     tally.check();
@@ -43,20 +43,20 @@ fn with_a_log(life: u64) -> Durability {
 #[test]
 fn crash_loop_of_every_operation_loses_nothing_acknowledged() {
     let tally = crash_loop(Workload::EveryOperation, 50, with_a_log);
-    assert_eq!(tally.gone(), 0);
+    assert_eq!(tally.lost(), 0);
 }
 
 #[test]
 fn crash_loop_of_a_busy_chain_loses_nothing_acknowledged() {
     let tally = crash_loop(Workload::Chain, 50, with_a_log);
-    assert_eq!(tally.gone(), 0);
+    assert_eq!(tally.lost(), 0);
 }
 
 /// Without a log a crash may lose what was acknowledged since the last flush, but never half of an operation.
 #[test]
 fn crash_loop_without_a_log_goes_back_to_an_earlier_moment() {
     let tally = crash_loop(Workload::Chain, 10, |_| Durability::CleanStopOnly);
-    assert!(tally.gone() > 0, "nothing was lost, so nothing was shown");
+    assert!(tally.lost() > 0, "nothing was lost, so nothing was shown");
 }
 
 /// teraslab, measured: after kill -9 the packed store refused to start in eight of eight trials, and the others took one to three minutes.
@@ -66,11 +66,12 @@ fn crash_loop_without_a_log_goes_back_to_an_earlier_moment() {
 fn teraslab_reopen_after_kill_takes_seconds_not_minutes() {
     // Larger than a block, so that it is the buffers that say how much log there is.
     const BUFFER: u64 = 512 << 10;
-    let life = Life::new(Workload::Chain, 1, Durability::ProcessCrash, "crash_loop::worker");
+    let engine = Rocks { write_buffer_bytes: BUFFER as usize, ..Rocks::new(Durability::ProcessCrash) };
+    let life = Life::new(Workload::Chain, 1, Box::new(engine), "crash_loop::worker");
     let mut tally = Tally::default();
-    life.with_long_lives(80, BUFFER as usize).live(12, &mut tally);
+    life.with_long_lives(80).live(12, &mut tally);
     println!("{tally}");
-    assert_eq!((tally.kills(), tally.gone()), (12, 0));
+    assert_eq!((tally.kills(), tally.lost()), (12, 0));
     tally.check_reopening();
     let log = tally.most_log();
     assert!(log > BUFFER, "so little was written that nothing was shown");
@@ -82,5 +83,5 @@ fn teraslab_reopen_after_kill_takes_seconds_not_minutes() {
 #[test]
 #[ignore = "the process that the crash loops start and kill"]
 fn worker() {
-    worker::work();
+    harness::work();
 }

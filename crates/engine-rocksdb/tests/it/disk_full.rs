@@ -7,13 +7,12 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::{
-    failing::{FailAt, every_write, store_error},
-    options,
-    timeline::{Timeline, Workload},
-    verify,
-};
+use crate::harness::{options, verify};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sapwood_conformance::crash::{
+    failing::{FailAt, every_write, store_error},
+    timeline::{Timeline, Workload},
+};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
 use sapwood_ledger::{EngineError, Ledger, StoreError};
 use sapwood_types::TxRecord;

@@ -2,12 +2,11 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use crate::harness::{
-    options,
-    timeline::{Timeline, Workload},
-    verify,
+use crate::harness::{options, verify};
+use sapwood_conformance::{
+    crash::timeline::{Timeline, Workload},
+    fixtures::{block_hash, coin, small},
 };
-use sapwood_conformance::fixtures::{block_hash, coin, small};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
 use sapwood_ledger::{ApplyOptions, EngineError, EngineWrites, Ledger, StoreError};
 use sapwood_types::{Block, Height};

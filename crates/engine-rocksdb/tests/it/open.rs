@@ -7,18 +7,19 @@ use std::{
     sync::Arc,
 };
 
-use crate::harness::{
-    options,
-    raw::Raw,
-    timeline::{Timeline, Workload},
-    verify,
-    worker::{self, DONE, Orders},
+use crate::harness::{self, Rocks, open_at, options, raw::Raw, verify};
+use sapwood_conformance::{
+    crash::{
+        Durable,
+        timeline::{Timeline, Workload},
+        worker::{DONE, Orders},
+    },
+    fixtures::{block_hash, child, coin, small},
 };
-use sapwood_conformance::fixtures::{block_hash, child, coin, small};
 use sapwood_engine_rocksdb::{Durability, OpenMode, Options, open_ledger};
 use sapwood_ledger::{
     AddressIndexing, AddressKind, AddressQuery, ApplyError, ApplyOptions, EngineError, Ledger, Order, Page,
-    StoreError,
+    SCHEMA_VERSION, StoreError,
 };
 use sapwood_rules::Policy;
 use sapwood_types::{AddressHash, Block, Height, Tx};
@@ -95,8 +96,7 @@ fn a_second_open_in_another_process_is_refused_and_names_the_directory() {
         workload: Workload::Chain,
         seed: 1,
         from: 0,
-        durability: Durability::ProcessCrash,
-        write_buffer_bytes: options().engine.write_buffer_bytes,
+        settings: Rocks::new(Durability::ProcessCrash).settings(),
         end_at: None,
     };
     let mut child =
@@ -118,16 +118,22 @@ fn a_second_open_in_another_process_is_refused_and_names_the_directory() {
 #[test]
 #[ignore = "the process that has a store open while another one tries"]
 fn worker() {
-    worker::work();
+    harness::work();
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_a_hint() {
     let directory = a_store().await;
-    Raw::open(directory.path()).put("meta", "schema", 4u32.to_be_bytes());
+    Raw::open(directory.path()).put("meta", "schema", (SCHEMA_VERSION + 1).to_be_bytes());
+    Raw::open(directory.path()).put("meta", "written-by", "sapwood 9.1.0");
     let path = directory.path().to_owned();
-    let newer = StoreError::NewerSchema { place: path.display().to_string(), found: 4, known: 3 };
-    let parts = [path.to_str().unwrap(), "schema version 4", "up to 3", "newer program", "backup"];
+    let newer = StoreError::NewerSchema {
+        place: path.display().to_string(),
+        found: SCHEMA_VERSION + 1,
+        known: SCHEMA_VERSION,
+        written_by: Some("sapwood 9.1.0".into()),
+    };
+    let parts = [path.to_str().unwrap(), "schema version 5", "sapwood 9.1.0", "up to 4", "backup"];
     assert_refused(directory.path(), options(), &newer, &parts);
 }
 
@@ -217,7 +223,7 @@ async fn a_store_without_its_schema_is_not_taken_for_a_new_one() {
     let directory = a_store().await;
     Raw::open(directory.path()).delete("meta", "schema");
     assert_corrupt(directory.path(), "schema");
-    Raw::open(directory.path()).put("meta", "schema", 3u32.to_be_bytes());
+    Raw::open(directory.path()).put("meta", "schema", SCHEMA_VERSION.to_be_bytes());
     let store = open(directory.path()).unwrap();
     assert!(store.get(coin("one", 2).txid).await.unwrap().is_some());
 }
@@ -306,7 +312,7 @@ async fn a_clean_stop_without_a_log_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut timeline = Timeline::new(Workload::Chain, 9);
     for durability in [Durability::CleanStopOnly, Durability::CleanStopOnly, Durability::ProcessCrash] {
-        let store = worker::open(directory.path(), &timeline, durability);
+        let store = open_at(directory.path(), &timeline, durability);
         let at = timeline.at();
         assert_eq!(store.state_digest().await.unwrap(), timeline.digest_at(at), "{durability:?}");
         for _ in 0..30 {

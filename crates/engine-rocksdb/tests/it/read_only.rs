@@ -4,11 +4,10 @@ use std::{
     collections::BTreeMap, ops::ControlFlow, path::Path, process::Command, sync::Arc, time::SystemTime,
 };
 
-use crate::harness::{
+use crate::harness::{options, verify};
+use sapwood_conformance::crash::{
     failing::{every_write, store_error},
-    options,
     timeline::{Timeline, Workload},
-    verify,
 };
 use sapwood_engine_rocksdb::{OpenMode, open_ledger};
 use sapwood_ledger::{AddressIndexing, EngineError, Ledger, StoreError};

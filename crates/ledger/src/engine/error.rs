@@ -1,5 +1,7 @@
 //! Errors of engines.
 
+use std::time::Duration;
+
 /// The engine could not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
@@ -29,15 +31,17 @@ pub enum EngineError {
         /// The directory or URL.
         place: String,
     },
-    /// The engine cannot be reached at the moment. Retrying can succeed.
-    #[error("{place} cannot be reached: {cause}. It is retried")]
+    /// The engine cannot be reached. Nothing was written, and the same call can succeed later.
+    #[error("{place} cannot be reached: {cause}. Check the server and the network to it")]
     Unavailable {
         /// The URL.
         place: String,
         /// The engine's own message.
         cause: String,
+        /// How long to wait before the next attempt.
+        retry_after: Duration,
     },
-    /// Another process is the writer.
+    /// Another process is the writer. Nothing was written.
     #[error("this process does not lead{}: write through the leader", holder.as_ref().map(|holder| format!(", {holder} does")).unwrap_or_default())]
     NotLeader {
         /// The process that is, if known.
@@ -59,7 +63,7 @@ pub enum EngineError {
         /// The engine's own message.
         cause: String,
     },
-    /// The connection was lost during a commit. Compare [`position`](super::Engine::position) after reconnecting.
+    /// The connection was lost during a commit. [`position`](super::Engine::position) tells whether it was done.
     #[error("it is not known whether write {number} was committed: {cause}")]
     OutcomeUnknown {
         /// The number of the commit.
@@ -145,6 +149,17 @@ pub enum EngineError {
         /// Where the bound comes from, or empty. Begins with punctuation.
         hint: &'static str,
     },
+}
+
+impl EngineError {
+    /// Returns how long to wait before the next attempt of what failed. `None` if another attempt would fail as well.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            EngineError::Unavailable { retry_after, .. } => Some(*retry_after),
+            EngineError::OutcomeUnknown { .. } => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
 }
 
 /// The engine finds damage where a row lies: a checksum does not match.

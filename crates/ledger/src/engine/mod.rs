@@ -70,6 +70,10 @@ pub trait Engine: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Returns the number of the last commit, 0 if there was none.
+    ///
+    /// # Errors
+    /// [`EngineError::Fenced`] or [`EngineError::NotLeader`] if this process was the writer and another one is now: the last commit may be the
+    /// other's.
     fn position(&self) -> Result<u64, EngineError>;
 
     /// Takes a view of the rows as of the last commit.
@@ -78,8 +82,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Writes a write set: all of it or nothing.
     ///
     /// # Errors
-    /// [`EngineError::WrongNumber`] if its number is not [`position`](Self::position) + 1. After any error but that one and
-    /// [`EngineError::ReadOnly`], the caller must open the engine again before it commits.
+    /// [`EngineError::WrongNumber`] if its number is not [`position`](Self::position) + 1. After [`EngineError::Unavailable`] nothing was written, and
+    /// after [`EngineError::OutcomeUnknown`] either all or nothing was: `position` tells which, and the same write set may be committed again. After any
+    /// other error but `WrongNumber` and [`EngineError::ReadOnly`], the caller must open the engine again before it commits.
     fn commit(&self, writes: &WriteSet) -> Result<(), EngineError>;
 
     /// Tells whether commits can be made. Reads and waits for nothing that a commit may wait for.

@@ -20,7 +20,7 @@ pub enum StoreError {
     /// An earlier write failed, so nothing more is written until the store is opened again.
     #[error(
         "the store refuses to write because an earlier write failed ({cause}). What was acknowledged before is safe. \
-         Fix the cause (a full disk, a failing device), then restart"
+         Fix the cause (a full disk, a failing device, an unreachable server), then restart"
     )]
     Poisoned {
         /// The write that failed.
@@ -36,8 +36,9 @@ pub enum StoreError {
     },
     /// The store was written by a newer program.
     #[error(
-        "{place} has schema version {found}, this program knows up to {known}: use the newer program that wrote it, or \
-         restore a backup made by this one"
+        "{place} has schema version {found}{}, this program knows up to {known}: use the newer program that wrote it, or \
+         restore a backup made by this one",
+        written_by.as_ref().map(|name| format!(", written by {name}")).unwrap_or_default()
     )]
     NewerSchema {
         /// The directory or URL.
@@ -46,6 +47,42 @@ pub enum StoreError {
         found: u32,
         /// The newest version known.
         known: u32,
+        /// The program that wrote it. `None` if it does not say.
+        written_by: Option<String>,
+    },
+    /// The store was written by an older program, or its migration was interrupted, and it is opened for reading only.
+    #[error(
+        "{place} has schema version {found} and has to be migrated to {known}, and it is open for reading only: open it once for \
+         writing, with `sapwood upgrade`"
+    )]
+    OlderSchema {
+        /// The directory or URL.
+        place: String,
+        /// The version found.
+        found: u32,
+        /// The version it is migrated to.
+        known: u32,
+    },
+    /// The rows that a migration made contradict those it was made from. The store stays as it is and is refused.
+    #[error(
+        "{place} cannot be migrated to schema version {version}: {problem}. Restore a backup and check it with the program that \
+         wrote it, or import again"
+    )]
+    Migration {
+        /// The directory or URL.
+        place: String,
+        /// The schema version.
+        version: u32,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A dump was being loaded and that did not end.
+    #[error(
+        "{place} holds a dump that was not loaded to its end: load it again with `sapwood load`, which starts over, or delete it"
+    )]
+    HalfLoaded {
+        /// The directory or URL.
+        place: String,
     },
     /// The store holds another network than the one it is opened for.
     #[error("{place} holds {found}, not {wanted}: name the directory of {wanted}, or import into a new one")]

@@ -3,6 +3,8 @@
 
 mod child_check;
 mod commits;
+mod dump;
+mod migrate;
 mod preservations;
 mod round_trips;
 mod suite;

@@ -29,3 +29,4 @@ mod timelines;
 mod triggers;
 mod two_phases;
 mod unreadable;
+mod upgrade;

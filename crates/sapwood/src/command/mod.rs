@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod hold;

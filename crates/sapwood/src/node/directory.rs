@@ -124,6 +124,16 @@ impl Directory {
         self.0.join("bodies")
     }
 
+    /// Whether it says what it holds.
+    pub(crate) fn has_node_file(&self) -> bool {
+        self.0.join(NODE_FILE).exists()
+    }
+
+    /// Makes it, for its owner only. One that is there stays as it is.
+    pub(crate) fn make(&self) -> anyhow::Result<()> {
+        private::make_directory(&self.0).with_context(|| format!("making {}", self.0.display()))
+    }
+
     /// What it holds. `None` if it is new.
     pub(crate) fn read(&self) -> anyhow::Result<Option<NodeFile>> {
         let path = self.0.join(NODE_FILE);
@@ -223,7 +233,7 @@ impl Directory {
         if found.as_ref() == Some(&wanted) {
             return Ok(());
         }
-        private::make_directory(&self.0).with_context(|| format!("making {}", self.0.display()))?;
+        self.make()?;
         // Whole or not at all: a new file takes the place of the old one.
         let text = serde_json::to_string_pretty(&wanted)? + "\n";
         let temporary = self.0.join("node.json.new");

@@ -61,3 +61,19 @@ impl Raw {
         entries.map(|entry| entry.unwrap().0.into_vec()).collect()
     }
 }
+
+/// Changes the value of a row in the file where it lies, so that the checksum of its block is wrong. Neither key nor value may compress.
+pub(crate) fn damage_in_files(directory: &Path, key: &[u8]) {
+    // The start of a key can be left out where the key before it begins alike.
+    let rest = &key[4..];
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "sst")) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let place = bytes.windows(rest.len()).position(|window| window == rest);
+        if let Some(place) = place {
+            bytes[place + rest.len() + 20] ^= 1;
+            return std::fs::write(&file, bytes).unwrap();
+        }
+    }
+    panic!("no file has this row");
+}

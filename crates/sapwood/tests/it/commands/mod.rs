@@ -3,6 +3,7 @@
 mod asking;
 mod demo;
 mod documents;
+mod dump;
 mod names;
 mod node;
 mod settings;

@@ -325,9 +325,12 @@ pub(crate) fn store_status(error: &StoreError) -> Status {
         StoreError::Corrupt { .. } => Code::DataLoss,
         StoreError::Engine(error) => engine_code(error),
         StoreError::Task { .. } => Code::Internal,
-        StoreError::NewerSchema { .. } | StoreError::OtherIdentity { .. } | StoreError::BadOption { .. } => {
-            Code::FailedPrecondition
-        }
+        StoreError::NewerSchema { .. }
+        | StoreError::OlderSchema { .. }
+        | StoreError::Migration { .. }
+        | StoreError::HalfLoaded { .. }
+        | StoreError::OtherIdentity { .. }
+        | StoreError::BadOption { .. } => Code::FailedPrecondition,
     };
     if code != Code::FailedPrecondition {
         tracing::error!(%error, "the store failed a call");

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
+use crate::state_machine::{op::Op, outcome::Outcome};
 use sapwood_ledger::{
     AppliedBlocks, ApplyError, ApplyOptions, BatchError, BatchResult, ConflictError, Faults, MineRequest,
     PruneRequest, RollbackError, RollbackMode, StoreError,
@@ -13,16 +13,18 @@ use sapwood_ledger::{
 use sapwood_rules::PruneContext;
 use sapwood_types::{Block, BlockHash, Height, MinedIn};
 
-/// Fails the so-manieth write at a named point, and only that one: a store that tried again would get through.
-pub(crate) struct FailAt {
+/// Fails one write at a named point, and only that one: a store that tried again would get through.
+pub struct FailAt {
     point: &'static str,
     left: AtomicU64,
 }
 
 impl FailAt {
-    pub(crate) const CAUSE: &str = "the test wants this write to fail";
+    /// The cause that a failed write names.
+    pub const CAUSE: &str = "the test wants this write to fail";
 
-    pub(crate) fn nth(point: &'static str, hit: u64) -> Arc<dyn Faults> {
+    /// Makes the write fail that reaches the point for the `hit`-th time.
+    pub fn nth(point: &'static str, hit: u64) -> Arc<dyn Faults> {
         Arc::new(FailAt { point, left: AtomicU64::new(hit) })
     }
 }
@@ -35,7 +37,7 @@ impl Faults for FailAt {
 }
 
 /// The engine's failure, if that is what came of an operation.
-pub(crate) fn store_error(outcome: &Outcome) -> Option<&StoreError> {
+pub fn store_error(outcome: &Outcome) -> Option<&StoreError> {
     fn batch<T, E>(result: &BatchResult<T, E>) -> Option<&StoreError> {
         match result {
             Err(BatchError::Store(error)) => Some(error),
@@ -69,7 +71,7 @@ pub(crate) fn store_error(outcome: &Outcome) -> Option<&StoreError> {
 }
 
 /// Every kind of write, asking for as little as possible.
-pub(crate) fn every_write() -> Vec<Op> {
+pub fn every_write() -> Vec<Op> {
     let height = Height(1);
     let block = Block { height, hash: BlockHash([1; 32]), parent: BlockHash([0; 32]), time: 0, txs: vec![] };
     let mined_in = MinedIn { block_id: 1, height, subtree: 0, on_longest_chain: true };

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, fmt, str::FromStr};
 
-use sapwood_conformance::{
+use crate::{
     model::Model,
     state_machine::{
         generate::Generator,
@@ -21,7 +21,7 @@ use super::chain::Chain;
 
 /// What kind of work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workload {
+pub enum Workload {
     /// Every operation there is, on few records, a third of them refused: the state machine's sequences.
     EveryOperation,
     /// What a node does: blocks of dozens of transactions, a mempool, reorganisations, pruning. Enough bytes for the engine to
@@ -49,7 +49,7 @@ impl FromStr for Workload {
     }
 }
 
-/// So long a retention that no slot ever forgets its spender. What some operations do depends on whether it is forgotten, and
+/// A retention so long that no slot ever forgets its spender. What some operations do depends on whether it is forgotten, and
 /// when that happens is the store's own affair, so the model could not foresee it. The chain workload asks nothing of the
 /// kind, and has slots forgotten.
 const NOTHING_IS_FORGOTTEN: u32 = 1_000_000;
@@ -108,7 +108,7 @@ fn unforgetting(plan: Plan, model: &Model, number: u64) -> Op {
 }
 
 /// The model, and how far it has got. Operations are numbered from 1; after operation `n` the timeline is at `n`.
-pub(crate) struct Timeline {
+pub struct Timeline {
     workload: Workload,
     seed: u64,
     source: Source,
@@ -124,7 +124,7 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// An empty store.
-    pub(crate) fn new(workload: Workload, seed: u64) -> Self {
+    pub fn new(workload: Workload, seed: u64) -> Self {
         let source = Source::new(workload, seed);
         let model = Model::new(source.policy());
         Timeline {
@@ -140,22 +140,22 @@ impl Timeline {
     }
 
     /// How many operations are done.
-    pub(crate) fn at(&self) -> u64 {
+    pub fn at(&self) -> u64 {
         self.at
     }
 
     /// The state now.
-    pub(crate) fn model(&self) -> &Model {
+    pub fn model(&self) -> &Model {
         &self.model
     }
 
     /// The policy a store has to be opened with to go on from here. A store does not keep it.
-    pub(crate) fn policy(&self) -> Policy {
+    pub fn policy(&self) -> Policy {
         self.model.policy()
     }
 
     /// Does the next operation, and says what must come of it.
-    pub(crate) fn step(&mut self) -> (Op, Outcome) {
+    pub fn step(&mut self) -> (Op, Outcome) {
         let op = self.next();
         let outcome = op.on_model(&mut self.model);
         self.at += 1;
@@ -178,7 +178,7 @@ impl Timeline {
     }
 
     /// Goes to just after operation `number`, forwards or back.
-    pub(crate) fn go_to(&mut self, number: u64) {
+    pub fn go_to(&mut self, number: u64) {
         if number < self.at {
             let digests = std::mem::take(&mut self.digests);
             *self = Timeline { digests, ..Timeline::new(self.workload, self.seed) };
@@ -189,7 +189,7 @@ impl Timeline {
     }
 
     /// The digest a store must have just after operation `number`.
-    pub(crate) fn digest_at(&mut self, number: u64) -> [u8; 32] {
+    pub fn digest_at(&mut self, number: u64) -> [u8; 32] {
         let place = number as usize;
         if let Some(Some(known)) = self.digests.get(place) {
             return *known;
@@ -204,7 +204,7 @@ impl Timeline {
     }
 
     /// Where the timeline is, in words.
-    pub(crate) fn describe(&mut self, number: u64) -> String {
+    pub fn describe(&mut self, number: u64) -> String {
         self.go_to(number);
         let name = self.last.as_ref().map_or("nothing", Op::name);
         let (workload, seed, records) = (self.workload, self.seed, self.model.records().len());
@@ -212,13 +212,13 @@ impl Timeline {
     }
 
     /// Ids of records that are there now.
-    pub(crate) fn txids(&self) -> Vec<TxId> {
+    pub fn txids(&self) -> Vec<TxId> {
         self.model.records().keys().copied().collect()
     }
 }
 
 /// The digest of a store in the state of the model.
-pub(crate) fn digest(model: &Model) -> [u8; 32] {
+pub fn digest(model: &Model) -> [u8; 32] {
     let floor = model.rollback_floor();
     let mut digest = StateDigest::new(floor);
     for (txid, record) in model.records() {

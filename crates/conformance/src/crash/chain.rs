@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
-use sapwood_conformance::{
+use crate::{
     model::Model,
     state_machine::{op::Op, rng::Rng},
 };
+use bytes::Bytes;
 use sapwood_ledger::{ApplyOptions, CreateRequest, Cursor, PruneRequest, PruneWhat, RollbackMode};
 use sapwood_rules::{Policy, PruneContext};
 use sapwood_types::{
@@ -14,12 +14,12 @@ use sapwood_types::{
 };
 
 const FIRST: Height = Height(100);
-/// With so many coins about, transactions spend more than they make.
+/// With more coins than this, transactions spend more than they make.
 const MANY_COINS: usize = 1200;
 
 /// Makes operations that fit the model, nearly all of which succeed.
 #[derive(Clone)]
-pub(crate) struct Chain {
+pub struct Chain {
     rng: Rng,
     seed: u64,
     made: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Small enough that reorganisations reach the floor and records become due soon.
-    pub(crate) const POLICY: Policy = Policy {
+    pub const POLICY: Policy = Policy {
         retention: 8,
         reorg_window: 6,
         coinbase_maturity: 2,
@@ -38,11 +38,13 @@ impl Chain {
         parent_preservation: 5,
     };
 
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Makes the operations of a seed.
+    pub fn new(seed: u64) -> Self {
         Chain { rng: Rng::new(seed), seed, made: 0, txs: BTreeMap::new() }
     }
 
-    pub(crate) fn next(&mut self, model: &Model) -> Op {
+    /// Makes the next operation, which fits the model.
+    pub fn next(&mut self, model: &Model) -> Op {
         match self.rng.weighted(&[52, 16, 16, 8, 3, 3, 2]) {
             0 => self.block(model),
             1 => self.mempool(model),
@@ -146,7 +148,7 @@ impl Chain {
     }
 
     /// A block of about 200 KiB that no compression makes smaller.
-    pub(crate) fn large_block(&mut self, model: &Model) -> Op {
+    pub fn large_block(&mut self, model: &Model) -> Op {
         let txs = (0..10).map(|_| {
             let mut tx = self.tx(Vec::new(), 3);
             for output in tx.outputs.iter_mut().filter(|output| output.spendable) {

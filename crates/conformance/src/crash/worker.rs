@@ -5,7 +5,7 @@
 
 use std::{
     io::Write,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::{
         Arc,
@@ -15,24 +15,23 @@ use std::{
     time::Duration,
 };
 
+use crate::state_machine::{op::Op, outcome::Outcome};
 use rustix::process::{Signal, getpid, kill_process};
-use sapwood_conformance::state_machine::{op::Op, outcome::Outcome};
-use sapwood_engine_rocksdb::{Durability, OpenMode, open_ledger};
-use sapwood_ledger::{Faults, Ledger};
+use sapwood_ledger::Faults;
 
 use super::{
-    options,
+    Durable,
     timeline::{Timeline, Workload},
 };
 
 const DIRECTORY: &str = "SAPWOOD_WORKER_DIRECTORY";
 const ORDERS: &str = "SAPWOOD_WORKER_ORDERS";
 /// What it says before it opens the store.
-pub(crate) const OPENING: &str = "opening";
+pub const OPENING: &str = "opening";
 /// What it says before an operation, with its number; of several in a row that of the last.
-pub(crate) const UNDER_WAY: &str = "under way ";
+pub const IN_FLIGHT: &str = "in flight ";
 /// What it says after an operation, with its number.
-pub(crate) const DONE: &str = "done ";
+pub const DONE: &str = "done ";
 /// How many blocks are applied in a row at most.
 const LONGEST_ROW: usize = 4;
 /// Longer than any worker is left alive. One that outlives this hangs, and must not hang the tests with it.
@@ -40,48 +39,43 @@ const LIFETIME: Duration = Duration::from_secs(120);
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    pub(crate) directory: PathBuf,
-    pub(crate) workload: Workload,
-    pub(crate) seed: u64,
+pub struct Orders {
+    /// Where the ledger is.
+    pub directory: PathBuf,
+    /// What it works on.
+    pub workload: Workload,
+    /// The seed of the workload.
+    pub seed: u64,
     /// How many operations the store has seen already.
-    pub(crate) from: u64,
-    pub(crate) durability: Durability,
-    pub(crate) write_buffer_bytes: usize,
+    pub from: u64,
+    /// The settings of the engine.
+    pub settings: String,
     /// Where to end itself: the point, and at which time of reaching it.
-    pub(crate) end_at: Option<(String, u64)>,
+    pub end_at: Option<(String, u64)>,
 }
-
-const DURABILITIES: [Durability; 3] =
-    [Durability::ProcessCrash, Durability::PowerLoss, Durability::CleanStopOnly];
 
 impl Orders {
     /// The command that starts a worker with these orders, by way of the ignored test of this name.
-    pub(crate) fn command(&self, test: &str) -> Command {
-        let Orders { workload, seed, from, durability, write_buffer_bytes, .. } = self;
+    pub fn command(&self, test: &str) -> Command {
+        let Orders { workload, seed, from, settings, .. } = self;
         let (point, hit) = self.end_at.clone().unwrap_or(("nowhere".into(), 0));
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(DIRECTORY, &self.directory);
-        command.env(
-            ORDERS,
-            format!("{workload} {seed} {from} {durability:?} {write_buffer_bytes} {point} {hit}"),
-        );
+        command.env(ORDERS, format!("{workload} {seed} {from} {point} {hit} {settings}"));
         command
     }
 
     fn from_environment() -> Option<Self> {
         let directory = std::env::var_os(DIRECTORY)?.into();
         let orders = std::env::var(ORDERS).ok()?;
-        let mut words = orders.split(' ');
+        let mut words = orders.splitn(6, ' ');
         let mut word = || words.next().unwrap();
         let workload = word().parse().unwrap();
         let (seed, from) = (word().parse().unwrap(), word().parse().unwrap());
-        let durability = word();
-        let durability = DURABILITIES.into_iter().find(|known| format!("{known:?}") == durability).unwrap();
-        let write_buffer_bytes = word().parse().unwrap();
         let end_at = Some((word().to_owned(), word().parse().unwrap()));
-        Some(Orders { directory, workload, seed, from, durability, write_buffer_bytes, end_at })
+        let settings = word().to_owned();
+        Some(Orders { directory, workload, seed, from, settings, end_at })
     }
 }
 
@@ -103,18 +97,14 @@ impl Faults for EndAt {
 }
 
 fn say(line: &str) {
-    // Fails once nobody listens any more, and that is the end of a worker too.
+    // Fails once the killer has ended, and that is the end of a worker too.
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Opens a store the way workers do.
-pub(crate) fn open(directory: &Path, timeline: &Timeline, durability: Durability) -> Ledger {
-    let options = options().engine(|engine| engine.durability = durability);
-    open_ledger(directory, OpenMode::Create, timeline.policy(), options).unwrap()
-}
-
 /// Does as it is told, until it is killed. Returns at once if this process is not a worker.
-pub(crate) fn work() {
+///
+/// `engine` makes an engine of its settings, as [`Durable::settings`] wrote them.
+pub fn work(engine: impl FnOnce(&str) -> Box<dyn Durable>) {
     let Some(orders) = Orders::from_environment() else {
         println!("not a worker: nothing to do");
         return;
@@ -128,13 +118,9 @@ pub(crate) fn work() {
     let faults = orders
         .end_at
         .map(|(point, hit)| -> Arc<dyn Faults> { Arc::new(EndAt { point, left: AtomicU64::new(hit) }) });
-    let Orders { durability, write_buffer_bytes, .. } = orders;
-    let options = options().ledger(|ledger| ledger.faults = faults).engine(|engine| {
-        engine.durability = durability;
-        engine.write_buffer_bytes = write_buffer_bytes;
-    });
+    let engine = engine(&orders.settings);
     say(OPENING);
-    let store = open_ledger(&orders.directory, OpenMode::Create, timeline.policy(), options).unwrap();
+    let store = engine.open(&orders.directory, timeline.policy(), faults).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut next = None;
     loop {
@@ -151,7 +137,7 @@ pub(crate) fn work() {
             last = (expected.is_ok(), number);
             row.push(op);
         }
-        say(&format!("{UNDER_WAY}{}", last.1));
+        say(&format!("{IN_FLIGHT}{}", last.1));
         let op = in_a_row(row);
         let outcome = runtime.block_on(op.on_store(&store));
         // Whether the answers are the same in every detail is the state machine's question.

@@ -5,37 +5,35 @@ use std::{
     fmt,
     io::{BufRead, BufReader, Lines},
     os::unix::process::ExitStatusExt,
-    path::Path,
     process::{Child, ChildStderr, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use sapwood_conformance::state_machine::rng::Rng;
-use sapwood_engine_rocksdb::{Durability, OpenMode, open_ledger};
+use crate::state_machine::rng::Rng;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::{
-    options,
+    Durable,
     timeline::{Timeline, Workload},
-    verify,
-    worker::{DONE, OPENING, Orders, UNDER_WAY},
+    worker::{DONE, IN_FLIGHT, OPENING, Orders},
 };
 
 /// The named points at which a worker can be made to end itself.
-pub(crate) const POINTS: [&str; 3] = ["before-write", "after-write", "prune-judged"];
+pub const POINTS: [&str; 3] = ["before-write", "after-write", "prune-judged"];
 /// The promise is two seconds. A busy machine with a slow disk may need longer now and then, and is not the store's fault.
 const REOPEN_AT_MOST: Duration = Duration::from_secs(20);
 
 /// When a worker dies.
 #[derive(Clone, Debug)]
 enum Kill {
-    /// So long after it said that so many operations are done.
+    /// `then` after it said that `done` operations are done.
     Working { done: u64, then: Duration },
-    /// So long after it began to open the store: in the midst of recovering from the crash before.
+    /// This long after it began to open the store: while it recovers from the crash before.
     Opening { then: Duration },
-    /// When it reaches this point for the so-manieth time.
+    /// When it reaches this point for the `hit`-th time.
     At { point: &'static str, hit: u64 },
 }
 
@@ -70,48 +68,51 @@ fn about(rng: &mut Rng, most: u32) -> Duration {
 
 /// What came of many kills.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     kills: BTreeMap<&'static str, u64>,
     operations: u64,
-    /// An operation was under way, and is there as a whole.
-    under_way_done: u64,
+    /// Kills of an operation in flight that is there as a whole.
+    in_flight_done: u64,
     /// Opening times after a kill.
     reopened: Vec<Duration>,
     /// Bytes of log a kill left to be replayed, at most.
     most_log: u64,
-    /// How many acknowledged operations were gone. Only without a log may there be any.
-    gone: u64,
+    /// Acknowledged operations that are lost. Only an engine that does not keep them may lose any.
+    lost: u64,
 }
 
 impl Tally {
-    pub(crate) fn kills(&self) -> u64 {
+    /// Returns how many workers were killed.
+    pub fn kills(&self) -> u64 {
         self.kills.values().sum()
     }
 
-    pub(crate) fn gone(&self) -> u64 {
-        self.gone
+    /// Returns how many acknowledged operations were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
-    pub(crate) fn most_log(&self) -> u64 {
+    /// Returns the most bytes of log that a kill left.
+    pub fn most_log(&self) -> u64 {
         self.most_log
     }
 
-    /// Every kind of kill has to have happened, and some must have hit an operation under way: or the loop proves nothing.
-    pub(crate) fn check(&self) {
+    /// Every kind of kill has to have happened, and some must have hit an operation in flight: or the loop proves nothing.
+    pub fn check(&self) {
         println!("{self}");
         if self.kills() < 20 {
             return;
         }
         for kind in POINTS.iter().chain(&["at any moment", "while opening"]) {
-            assert!(self.kills.contains_key(kind), "nobody was killed {kind}");
+            assert!(self.kills.contains_key(kind), "no worker was killed {kind}");
         }
-        let hit = self.under_way_done > 0 || self.gone > 0;
+        let hit = self.in_flight_done > 0 || self.lost > 0;
         assert!(hit, "no kill hit an operation that was written and not acknowledged");
         self.check_reopening();
     }
 
     /// Reopening has never taken long.
-    pub(crate) fn check_reopening(&self) {
+    pub fn check_reopening(&self) {
         let slowest = self.reopened.iter().max().unwrap();
         assert!(*slowest < REOPEN_AT_MOST, "reopening took {slowest:?}");
     }
@@ -124,8 +125,8 @@ impl fmt::Display for Tally {
         let at = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100).copied();
         let [median, most] = [at(50), at(100)].map(|time| time.unwrap_or_default());
         writeln!(f, "{} kills: {:?}", self.kills(), self.kills)?;
-        writeln!(f, "{} operations acknowledged, {} gone", self.operations, self.gone)?;
-        writeln!(f, "{} kills hit an operation that was written and not acknowledged", self.under_way_done)?;
+        writeln!(f, "{} operations acknowledged, {} lost", self.operations, self.lost)?;
+        writeln!(f, "{} kills hit an operation that was written and not acknowledged", self.in_flight_done)?;
         write!(
             f,
             "reopening took {median:.1?} typically, {most:.1?} at most; up to {} bytes of log",
@@ -135,17 +136,16 @@ impl fmt::Display for Tally {
 }
 
 /// One store that is killed again and again.
-pub(crate) struct Life {
+pub struct Life {
     directory: TempDir,
     timeline: Timeline,
     workload: Workload,
     seed: u64,
-    durability: Durability,
+    engine: Box<dyn Durable>,
     /// How many operations the store has seen.
     at: u64,
     /// About how many operations a worker does before it is killed.
     patience: u64,
-    write_buffer_bytes: usize,
     rng: Rng,
     runtime: Runtime,
     /// The ignored test that is a worker.
@@ -153,39 +153,40 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn new(workload: Workload, seed: u64, durability: Durability, worker: &'static str) -> Self {
-        // Without a log there has to be more to lose than fits into the engine's buffers.
-        let patience = if durability == Durability::CleanStopOnly { 60 } else { 10 };
+    /// Begins with an empty directory. `worker` is the path of the ignored test that is a worker.
+    pub fn new(workload: Workload, seed: u64, engine: Box<dyn Durable>, worker: &'static str) -> Self {
+        // Where acknowledged writes can be lost, there has to be more to lose than fits into the engine's buffers.
+        let patience = if engine.keeps_acknowledged() { 10 } else { 60 };
         Life {
             directory: tempfile::tempdir().unwrap(),
             timeline: Timeline::new(workload, seed),
             workload,
             seed,
-            durability,
+            engine,
             at: 0,
             patience,
-            write_buffer_bytes: options().engine.write_buffer_bytes,
             rng: Rng::new(!seed),
             runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
             worker,
         }
     }
 
-    /// The same with workers that do about so many operations before they are killed, with buffers of this size.
-    pub(crate) fn with_long_lives(self, patience: u64, write_buffer_bytes: usize) -> Self {
-        Life { patience, write_buffer_bytes, ..self }
+    /// The same with workers that do about this many operations before they are killed.
+    pub fn with_long_lives(self, patience: u64) -> Self {
+        Life { patience, ..self }
     }
 
-    /// Kills so many workers on this store, one after the other. What is wrong is kept for a closer look.
-    pub(crate) fn live(mut self, crashes: u64, tally: &mut Tally) {
+    /// Kills workers on this store, one after the other. What is wrong is kept for a closer look.
+    pub fn live(mut self, crashes: u64, tally: &mut Tally) {
         for number in 1..=crashes {
             let kill = Kill::pick(&mut self.rng, number, self.patience);
             if let Err(problem) = self.crash(&kill, tally) {
                 let before = self.at;
-                let Life { directory, workload, seed, durability, .. } = self;
+                let Life { directory, workload, seed, engine, .. } = self;
+                let settings = engine.settings();
                 let kept = directory.keep();
                 panic!(
-                    "{problem}\n({workload}, seed {seed}, {durability:?}, crash {number}, {kill:?}, from operation \
+                    "{problem}\n({workload}, seed {seed}, {settings}, crash {number}, {kill:?}, from operation \
                      {before}; the store is kept in {})",
                     kept.display()
                 );
@@ -203,21 +204,20 @@ impl Life {
             workload: self.workload,
             seed: self.seed,
             from: self.at,
-            durability: self.durability,
-            write_buffer_bytes: self.write_buffer_bytes,
+            settings: self.engine.settings(),
             end_at,
         };
         let mut command = orders.command(self.worker);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let heard = Watched::new(child, self.at).kill(kill)?;
         let acknowledged = heard.acknowledged;
-        tally.most_log = tally.most_log.max(log_bytes(self.directory.path()));
+        tally.most_log = tally.most_log.max(self.engine.log_bytes(self.directory.path()));
         let (digest, took) = self.reopen()?;
         let found = self.find(digest, heard, kill)?;
         *tally.kills.entry(kill.name()).or_default() += 1;
         tally.operations += acknowledged - self.at;
-        tally.under_way_done += u64::from(found > acknowledged);
-        tally.gone += acknowledged.saturating_sub(found);
+        tally.in_flight_done += u64::from(found > acknowledged);
+        tally.lost += acknowledged.saturating_sub(found);
         tally.reopened.push(took);
         self.at = found;
         Ok(())
@@ -225,16 +225,12 @@ impl Life {
 
     /// Opens what is left, has it check itself, and takes its digest.
     fn reopen(&self) -> Result<([u8; 32], Duration), String> {
-        let (durability, write_buffer_bytes) = (self.durability, self.write_buffer_bytes);
-        let options = options().engine(|engine| {
-            engine.durability = durability;
-            engine.write_buffer_bytes = write_buffer_bytes;
-        });
         let start = Instant::now();
-        let store = open_ledger(self.directory.path(), OpenMode::Create, self.timeline.policy(), options);
+        let store = self.engine.open(self.directory.path(), self.timeline.policy(), None);
         let store = store.map_err(|error| format!("the store does not open: {error}"))?;
         let took = start.elapsed();
-        let report = self.runtime.block_on(verify(&store));
+        let report = self.runtime.block_on(store.verify(Arc::new(|_, _| {})));
+        let report = report.map_err(|error| error.to_string())?;
         if !report.is_clean() {
             return Err(format!("the store is damaged: {report}"));
         }
@@ -244,10 +240,10 @@ impl Life {
 
     /// The number of operations after which the model looks like the store.
     fn find(&mut self, digest: [u8; 32], heard: Heard, kill: &Kill) -> Result<u64, String> {
-        let (last, next) = (heard.acknowledged, heard.under_way.max(heard.acknowledged + 1));
-        let mut allowed: Vec<u64> = match (self.durability, kill) {
+        let (last, next) = (heard.acknowledged, heard.in_flight.max(heard.acknowledged + 1));
+        let mut allowed: Vec<u64> = match (self.engine.keeps_acknowledged(), kill) {
             // What a clean stop has written before is there whatever happens.
-            (Durability::CleanStopOnly, _) => (self.at..=next).collect(),
+            (false, _) => (self.at..=next).collect(),
             (_, Kill::At { point: "before-write" | "prune-judged", .. }) => (last..next).collect(),
             // The first write of all is not an operation's.
             (_, Kill::At { point: "after-write", .. }) if last > 0 => (last + 1..=next).collect(),
@@ -260,7 +256,7 @@ impl Life {
                 let earlier = (0..=next).rev().find(|number| self.timeline.digest_at(*number) == digest);
                 Err(format!(
                     "the store looks like the model after none of the operations {allowed:?}, but of {earlier:?}; \
-                     acknowledged was {}; under way was {}",
+                     acknowledged was {}; in flight was {}",
                     self.timeline.describe(last),
                     self.timeline.describe(next)
                 ))
@@ -274,14 +270,7 @@ impl Life {
 struct Heard {
     acknowledged: u64,
     /// The last operation it began.
-    under_way: u64,
-}
-
-/// The bytes of the log in a directory that nobody has open.
-fn log_bytes(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
-    let logs = entries.filter(|entry| entry.path().extension().is_some_and(|name| name == "log"));
-    logs.map(|log| log.metadata().unwrap().len()).sum()
+    in_flight: u64,
 }
 
 /// A worker that is being listened to.
@@ -296,7 +285,7 @@ struct Watched {
 impl Watched {
     fn new(mut child: Child, from: u64) -> Self {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        Watched { child, lines, heard: Heard { acknowledged: from, under_way: from }, other: Vec::new() }
+        Watched { child, lines, heard: Heard { acknowledged: from, in_flight: from }, other: Vec::new() }
     }
 
     /// Hears one line; nothing once it is dead.
@@ -304,8 +293,8 @@ impl Watched {
         let line = self.lines.next()?.unwrap();
         if let Some(number) = line.strip_prefix(DONE) {
             self.heard.acknowledged = number.parse().unwrap();
-        } else if let Some(number) = line.strip_prefix(UNDER_WAY) {
-            self.heard.under_way = number.parse().unwrap();
+        } else if let Some(number) = line.strip_prefix(IN_FLIGHT) {
+            self.heard.in_flight = number.parse().unwrap();
         } else if line != OPENING {
             self.other.push(line.clone());
         }

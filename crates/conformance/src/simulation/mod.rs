@@ -2,7 +2,7 @@
 //!
 //! Blocks, reorganisations, late and never-mined children, conflicts, restarts, a persister that lags and comes back, holds, an object store
 //! that fails, and prunes at any moment. After each step nothing that is needed may be gone; once all is quiet, everything that may go
-//! must be. Most schedules run on rows in memory, which is fast, and some on RocksDB.
+//! must be.
 //!
 //! `SAPWOOD_SCHEDULES` (400) says how many; `SAPWOOD_SEED` (1) where to start.
 
@@ -11,68 +11,95 @@ mod objects;
 
 use std::{
     collections::BTreeSet,
+    ops::Deref,
     panic::AssertUnwindSafe,
-    path::Path,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use sapwood_chain::{Chain, ChainError, ChainOptions, ChainState, Event, Events, events::BlocksRolledBack};
-use sapwood_conformance::{
-    fixtures::{burn, child, coin},
-    state_machine::rng::Rng,
-};
-use sapwood_engine_memory::MemoryEngine;
-use sapwood_engine_rocksdb::{OpenMode, open_ledger};
 use sapwood_ledger::{ApplyOptions, CreateRequest, Ledger, LedgerOptions, RollbackMode};
-use sapwood_pruner::{Bodies, Consumer, ManualClock, Pruner, PrunerHandle, PrunerOptions, holds::PERSISTER};
+use sapwood_pruner::{
+    Bodies, Consumer, ManualClock, Pacing, Pruner, PrunerHandle, PrunerOptions, holds::PERSISTER,
+};
 use sapwood_rules::{Hold, Policy};
 use sapwood_types::{Block, BlockHash, BlockMark, Height, OutPoint, Tx, TxId};
 
-use crate::harness::{NOW, pruner_options, store_options};
-use history::{History, View, spendable};
-use objects::Objects;
+use self::{
+    history::{History, View, spendable},
+    objects::Objects,
+};
+use crate::{
+    EngineFactory, Place,
+    fixtures::{burn, child, coin},
+    state_machine::rng::Rng,
+};
 
 const STEPS: usize = 60;
+/// What the clock shows, a Unix timestamp.
+const NOW: u64 = 1_000_000;
 
-/// Where the rows of a schedule are.
-enum Backend<'a> {
-    Memory(Arc<MemoryEngine>),
-    Rocksdb(&'a Path),
-}
-
-struct Simulation<'a> {
+struct Simulation {
     rng: Rng,
     seed: u64,
     made: u64,
-    backend: Backend<'a>,
-    store: Ledger,
-    /// What stores transactions and applies blocks, bodies first.
-    chain: Chain,
-    events: Events,
+    place: Box<dyn Place>,
+    ledger_options: LedgerOptions,
+    node: Option<Node>,
     objects: Arc<Objects>,
     bodies: Bodies,
     options: PrunerOptions,
-    pruner: PrunerHandle,
     history: History,
     /// What was done, for messages.
     log: Vec<String>,
 }
 
-fn open(backend: &Backend, policy: Policy) -> Ledger {
-    match backend {
-        Backend::Memory(engine) => {
-            let options = LedgerOptions { callers_thread: true, ..LedgerOptions::default() };
-            Ledger::open(Arc::new(engine.reopen()), policy, options).unwrap()
-        }
-        Backend::Rocksdb(directory) => {
-            open_ledger(directory, OpenMode::Create, policy, store_options()).unwrap()
-        }
+/// What ends and begins with a restart.
+struct Node {
+    store: Ledger,
+    /// What stores transactions and applies blocks, bodies first.
+    chain: Chain,
+    events: Events,
+    pruner: PrunerHandle,
+}
+
+impl Node {
+    async fn start(
+        place: &dyn Place,
+        ledger: &LedgerOptions,
+        bodies: &Bodies,
+        options: &PrunerOptions,
+    ) -> Self {
+        let store = Ledger::open(place.open().unwrap(), options.policy, ledger.clone()).unwrap();
+        let events = Events::default();
+        events.enter(ChainState::Running);
+        let rollback = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
+        let keeper = Arc::new(bodies.clone());
+        let chain = Chain::with_bodies(store.clone(), events.clone(), rollback, keeper);
+        let clock = Arc::new(ManualClock::at(NOW));
+        let pruner =
+            Pruner::start(store.clone(), events.clone(), Some(bodies.clone()), options.clone(), clock);
+        let pruner = pruner.await.unwrap();
+        Node { store, chain, events, pruner }
     }
 }
 
-impl<'a> Simulation<'a> {
-    async fn new(seed: u64, directory: Option<&'a Path>) -> Self {
+impl Deref for Simulation {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        self.node.as_ref().expect("a node that runs")
+    }
+}
+
+/// A pruner that does nothing by itself but once at its start, and never pauses.
+fn pruner_options(policy: Policy) -> PrunerOptions {
+    let pacing = Pacing { busy_share: 1.0, quiet_after: Duration::ZERO, ..Pacing::default() };
+    PrunerOptions { look_every: None, pacing, ..PrunerOptions::with_policy(policy) }
+}
+
+impl Simulation {
+    async fn new(seed: u64, place: Box<dyn Place>, ledger_options: LedgerOptions) -> Self {
         let mut rng = Rng::new(seed);
         let retention = rng.between(1, 8);
         let policy = Policy {
@@ -88,33 +115,12 @@ impl<'a> Simulation<'a> {
             child_check: rng.chance(80),
             ..pruner_options(policy)
         };
-        let backend = match directory {
-            None => Backend::Memory(Arc::default()),
-            Some(directory) => Backend::Rocksdb(directory),
-        };
-        let store = open(&backend, policy);
-        let (events, objects) = (Events::default(), Arc::new(Objects::default()));
-        events.enter(ChainState::Running);
+        let objects = Arc::new(Objects::default());
         let bodies = Bodies::over(Arc::clone(&objects) as _, "the simulation");
-        let chain = chain(&store, &events, &bodies);
-        let pruner = start(&store, &events, &bodies, &options).await;
+        let node = Some(Node::start(&*place, &ledger_options, &bodies, &options).await);
         let history = History::new(policy);
         let log = vec![format!("{options:?}")];
-        Simulation {
-            rng,
-            seed,
-            made: 0,
-            backend,
-            store,
-            chain,
-            events,
-            objects,
-            bodies,
-            options,
-            pruner,
-            history,
-            log,
-        }
+        Simulation { rng, seed, made: 0, place, ledger_options, node, objects, bodies, options, history, log }
     }
 
     fn label(&mut self) -> String {
@@ -326,17 +332,10 @@ impl<'a> Simulation<'a> {
     async fn restart(&mut self) {
         self.log.push("restart".into());
         self.pruner.stop().await;
-        // The last clone closes it: the pruner's is dropped with its handle.
-        let placeholder = open(&Backend::Memory(Arc::default()), self.options.policy);
-        let options = PrunerOptions { enabled: false, ..self.options.clone() };
-        self.chain = chain(&placeholder, &Events::default(), &self.bodies);
-        self.pruner = start(&placeholder, &Events::default(), &self.bodies, &options).await;
-        self.store = placeholder;
-        self.store = open(&self.backend, self.options.policy);
-        self.events = Events::default();
-        self.events.enter(ChainState::Running);
-        self.chain = chain(&self.store, &self.events, &self.bodies);
-        self.pruner = start(&self.store, &self.events, &self.bodies, &self.options).await;
+        // The last clone of the ledger closes it: the pruner's is dropped with its handle.
+        self.node = None;
+        let node = Node::start(&*self.place, &self.ledger_options, &self.bodies, &self.options);
+        self.node = Some(node.await);
     }
 
     async fn prune(&mut self) {
@@ -459,17 +458,6 @@ impl<'a> Simulation<'a> {
     }
 }
 
-fn chain(store: &Ledger, events: &Events, bodies: &Bodies) -> Chain {
-    let options = ChainOptions { rollback: RollbackMode::Node, ..ChainOptions::default() };
-    Chain::with_bodies(store.clone(), events.clone(), options, Arc::new(bodies.clone()))
-}
-
-async fn start(store: &Ledger, events: &Events, bodies: &Bodies, options: &PrunerOptions) -> PrunerHandle {
-    let clock = Arc::new(ManualClock::at(NOW));
-    let bodies = Some(bodies.clone());
-    Pruner::start(store.clone(), events.clone(), bodies, options.clone(), clock).await.unwrap()
-}
-
 /// What the schedules did, so that one can see that they did something.
 #[derive(Debug, Default)]
 struct Tally {
@@ -480,8 +468,8 @@ struct Tally {
     left: u64,
 }
 
-async fn schedule(seed: u64, directory: Option<&Path>, tally: &mut Tally) {
-    let mut simulation = Simulation::new(seed, directory).await;
+async fn schedule(seed: u64, place: Box<dyn Place>, options: LedgerOptions, tally: &mut Tally) {
+    let mut simulation = Simulation::new(seed, place, options).await;
     let outcome = AssertUnwindSafe(async {
         for _ in 0..STEPS {
             simulation.step().await;
@@ -506,72 +494,67 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, it is {value:?}")))
 }
 
-fn schedules(percent: u64, on_rocksdb: bool) {
+/// Runs this many percent of all schedules on ledgers over engines of a factory.
+pub fn schedules(factory: &dyn EngineFactory, options: &LedgerOptions, percent: u64) {
     let count = (from_environment("SAPWOOD_SCHEDULES").unwrap_or(400) * percent).div_ceil(100);
     let first = from_environment("SAPWOOD_SEED").unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut tally = Tally::default();
     for seed in first..first + count {
-        let directory = on_rocksdb.then(|| tempfile::tempdir().unwrap());
-        runtime.block_on(schedule(seed, directory.as_ref().map(|directory| directory.path()), &mut tally));
+        runtime.block_on(schedule(seed, factory.place(), options.clone(), &mut tally));
     }
     println!("{tally:?}");
     assert!(tally.gone > tally.schedules, "hardly anything was ever pruned: {tally:?}");
     assert!(tally.left > tally.schedules, "hardly anything ever had to stay: {tally:?}");
 }
 
-#[test]
-fn simulation_on_rows_in_memory() {
-    schedules(90, false);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn simulation_on_rocksdb() {
-    schedules(10, true);
-}
-
-/// The judge must be able to find something: a record that is needed and gone, and one deleted too early.
-#[test]
-fn the_judge_notices() {
-    let lost = |prepare: fn(&mut History, &Tx)| {
-        let mut history = History::new(Policy::with_retention(3));
-        let parent = coin("parent", 1);
-        history.applied(10, BlockHash([10; 32]), vec![parent.clone()], vec![]);
-        prepare(&mut history, &parent);
-        let stored = history.txs.keys().filter(|txid| **txid != parent.txid).copied().collect();
-        std::panic::catch_unwind(AssertUnwindSafe(|| history.judge(&stored, "test"))).is_err()
-    };
-    assert!(lost(|_, _| ()), "a live coin");
-    assert!(
-        lost(|history, parent| {
-            let tx = burn("spend", &[(parent, 0)]);
-            history.txs.insert(tx.txid, tx);
-            for height in 11..30 {
+    /// The judge must be able to find something: a record that is needed and gone, and one deleted too early.
+    #[test]
+    fn the_judge_notices() {
+        let lost = |prepare: fn(&mut History, &Tx)| {
+            let mut history = History::new(Policy::with_retention(3));
+            let parent = coin("parent", 1);
+            history.applied(10, BlockHash([10; 32]), vec![parent.clone()], vec![]);
+            prepare(&mut history, &parent);
+            let stored = history.txs.keys().filter(|txid| **txid != parent.txid).copied().collect();
+            std::panic::catch_unwind(AssertUnwindSafe(|| history.judge(&stored, "test"))).is_err()
+        };
+        assert!(lost(|_, _| ()), "a live coin");
+        assert!(
+            lost(|history, parent| {
+                let tx = burn("spend", &[(parent, 0)]);
+                history.txs.insert(tx.txid, tx);
+                for height in 11..30 {
+                    history.applied(height, BlockHash([height as u8; 32]), vec![], vec![]);
+                }
+            }),
+            "the child waits"
+        );
+        fn spent_at_11(history: &mut History, parent: &Tx, tip: u32) {
+            history.applied(11, BlockHash([11; 32]), vec![burn("spend", &[(parent, 0)])], vec![]);
+            for height in 12..=tip {
                 history.applied(height, BlockHash([height as u8; 32]), vec![], vec![]);
             }
-        }),
-        "the child waits"
-    );
-    fn spent_at_11(history: &mut History, parent: &Tx, tip: u32) {
-        history.applied(11, BlockHash([11; 32]), vec![burn("spend", &[(parent, 0)])], vec![]);
-        for height in 12..=tip {
-            history.applied(height, BlockHash([height as u8; 32]), vec![], vec![]);
         }
+        assert!(lost(|history, parent| spent_at_11(history, parent, 13)), "too early");
+        assert!(!lost(|history, parent| spent_at_11(history, parent, 14)), "due");
+        assert!(
+            lost(|history, parent| {
+                spent_at_11(history, parent, 20);
+                history.holds.insert("hold".into(), Some(13));
+            }),
+            "held"
+        );
+        assert!(
+            lost(|history, parent| {
+                spent_at_11(history, parent, 20);
+                history.preserved.insert(parent.txid, 21);
+            }),
+            "preserved"
+        );
     }
-    assert!(lost(|history, parent| spent_at_11(history, parent, 13)), "too early");
-    assert!(!lost(|history, parent| spent_at_11(history, parent, 14)), "due");
-    assert!(
-        lost(|history, parent| {
-            spent_at_11(history, parent, 20);
-            history.holds.insert("hold".into(), Some(13));
-        }),
-        "held"
-    );
-    assert!(
-        lost(|history, parent| {
-            spent_at_11(history, parent, 20);
-            history.preserved.insert(parent.txid, 21);
-        }),
-        "preserved"
-    );
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sapwood_conformance::state_machine::rng::Rng;
 use sapwood_rules::Policy;
 use sapwood_types::{BlockHash, OutPoint, Tx, TxId};
+
+use crate::state_machine::rng::Rng;
 
 /// Everything that ever happened.
 pub(super) struct History {
