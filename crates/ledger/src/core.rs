@@ -146,9 +146,6 @@ impl Core {
         let _one_at_a_time = self.committing.lock();
         self.check_poison()?;
         writes.number = self.number() + 1;
-        if let Some(faults) = &self.options.faults {
-            faults.writing(&writes);
-        }
         let written = self
             .reached("before-write")
             .and_then(|()| Ok(commit::commit(&*self.engine, &writes, self.options.retry_commits_for)?))

@@ -2,19 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    AddressIndexing, StoreError,
-    commit::RETRY_COMMITS_FOR,
-    engine::{EngineError, WriteSet},
-};
+use sapwood_types::Undo;
+
+use crate::{AddressIndexing, Changes, StoreError, commit::RETRY_COMMITS_FOR, engine::EngineError};
 
 /// A seam through which tests make writes fail or end the process at a named point. Not for production.
 pub trait Faults: Send + Sync {
     /// Called at a named point of a write. An error makes the write fail as if the engine had failed.
     fn reached(&self, point: &'static str) -> Result<(), String>;
 
-    /// Called with each write set before it is committed. Benchmarks commit the same rows again.
-    fn writing(&self, _writes: &WriteSet) {}
+    /// Called with what each operation changes before it is written, and with the undo record of a block. Benchmarks write the same pages again.
+    fn changing(&self, _changes: &Changes, _undo: Option<&Undo>) {}
 }
 
 /// Everything that can be set. The defaults suit a machine with two cores and a few gigabytes.

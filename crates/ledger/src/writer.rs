@@ -242,6 +242,9 @@ impl Core {
         if nothing && state == *state_before {
             return Ok((result, None));
         }
+        if let Some(faults) = &self.options.faults {
+            faults.changing(&changes, undo.as_ref());
+        }
         let mut rows = Rows::with_capacity(changes.first.len() + deleted.len());
         let mut counts = CountChanges::default();
         for (txid, change) in &changes.first {

@@ -5,25 +5,23 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use clap::Args;
 use sapwood_chain::LONGEST_RUN;
-use sapwood_engine_rocksdb::{OpenMode, Options, RocksEngine, open_ledger};
-use sapwood_ledger::{
-    Faults,
-    engine::{Engine, WriteSet},
-};
+use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
 use sapwood_rules::Policy;
 
 use super::{
     Shape,
+    baseline::{Baseline, Recorder},
     chain::{BenchChain, RETENTION, prune_all, record_bytes},
+    cost::cost,
     following::Following,
-    measure::{Times, bytes_on_disk, peak_rss_bytes},
+    measure::{Times, bytes_on_disk, peak_rss_bytes, reset_peak_rss},
     print_report, progress,
     pruning::{apply_beside_pruning, with_and_without_check},
     report::ApplyReport,
@@ -32,6 +30,8 @@ use super::{
 
 /// Blocks the child applies before it is killed, so that there is a log to replay.
 const BLOCKS_BEFORE_KILL: usize = 25;
+/// Blocks whose rows are written straight to measure the core time of that.
+const BASELINE_CORE_BLOCKS: usize = 16;
 
 /// Measure block apply and pruning on the embedded store, and what planner, applier and options add to it.
 #[derive(Debug, Args)]
@@ -52,45 +52,7 @@ pub(crate) struct Apply {
     data: Option<PathBuf>,
 }
 
-/// Keeps the write sets of the ledger, while they are wanted.
-#[derive(Default)]
-struct WriteSets(Mutex<Kept>);
-
-#[derive(Default)]
-struct Kept {
-    wanted: bool,
-    sets: Vec<WriteSet>,
-}
-
-impl Faults for WriteSets {
-    fn reached(&self, _: &'static str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn writing(&self, writes: &WriteSet) {
-        let mut kept = self.kept();
-        if kept.wanted {
-            kept.sets.push(writes.clone());
-        }
-    }
-}
-
-impl WriteSets {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn want(&self, wanted: bool) {
-        *self.kept() = Kept { wanted, ..Kept::default() };
-    }
-
-    /// Those written since they were taken last.
-    fn take(&self) -> Vec<WriteSet> {
-        std::mem::take(&mut self.kept().sets)
-    }
-}
-
-/// Blocks applied by the ledger, and the same rows committed to the engine alone: the baseline.
+/// Blocks applied by the ledger, and the rows of the same blocks written straight: the baseline.
 #[derive(Default)]
 struct AgainstBaseline {
     apply: Times,
@@ -100,17 +62,6 @@ struct AgainstBaseline {
 impl AgainstBaseline {
     fn ratio(&self) -> f64 {
         self.apply.total().as_secs_f64() / self.baseline.total().as_secs_f64()
-    }
-
-    /// Commits to the baseline what the ledger has just committed.
-    fn write(&mut self, baseline: &RocksEngine, sets: &WriteSets) -> anyhow::Result<()> {
-        for mut writes in sets.take() {
-            writes.number = baseline.position()? + 1;
-            let started = Instant::now();
-            baseline.commit(&writes)?;
-            self.baseline.add(started.elapsed());
-        }
-        Ok(())
     }
 }
 
@@ -125,21 +76,27 @@ impl Apply {
 
     async fn measure(&self, directory: &Path) -> anyhow::Result<ApplyReport> {
         let store_directory = directory.join("store");
-        let sets = Arc::new(WriteSets::default());
-        let options = Options::default().ledger(|ledger| ledger.faults = Some(Arc::clone(&sets) as _));
-        let mut chain = BenchChain::new(&store_directory, &self.shape, options.clone())?;
+        let recorder = Arc::new(Recorder::default());
+        let options = Options::default().ledger(|ledger| ledger.faults = Some(Arc::clone(&recorder) as _));
+        let mut chain = BenchChain::new(&store_directory, &self.shape, options)?;
         chain.fund(self.shape.outputs, self.json).await?;
         chain.store.settle_disk().await?;
         let outputs_at_start = chain.store.counts().await?.unspent;
 
         let copy = directory.join("baseline");
         chain.store.checkpoint(&copy).await?;
-        let baseline = RocksEngine::open(&copy, OpenMode::Existing, &options.engine)?;
-        let (in_a_row, one_by_one) = self.against_baseline(&mut chain, &baseline, &sets).await?;
-        drop(baseline);
-        std::fs::remove_dir_all(&copy).context("removing the copy")?;
-
+        let baseline = Baseline::open(&copy, recorder)?;
+        let (in_a_row, one_by_one) = self.against_baseline(&mut chain, &baseline).await?;
+        let run: Vec<_> = (0..BASELINE_CORE_BLOCKS).map(|_| Arc::new(chain.workload.next_block())).collect();
+        chain.apply_run(&run).await?;
+        // Its own threads would be counted too.
         chain.store.settle_disk().await?;
+        let baseline_core = baseline.core_time()?;
+        drop((baseline, run));
+        std::fs::remove_dir_all(&copy).context("removing the copy")?;
+        // The baseline's memory is not the store's.
+        reset_peak_rss();
+        let cost = cost(&mut chain, self.blocks, self.json).await?;
         let (with_check, without_check) = with_and_without_check(&chain).await?;
         let beside = apply_beside_pruning(&mut chain, self.blocks, self.json).await?;
         prune_all(&chain.store).await?;
@@ -170,6 +127,14 @@ impl Apply {
             disk_over_record_bytes: bytes as f64 / record_bytes as f64,
             peak_rss_bytes,
             reopen_after_kill_ms: reopen.as_secs_f64() * 1000.0,
+            core_ms_per_block: cost.core_ms_per_block,
+            baseline_core_ms_per_block: baseline_core.as_secs_f64() * 1000.0,
+            tx_per_core_s: cost.tx_per_core_s,
+            engine_rows_per_tx: cost.engine_rows_per_tx,
+            engine_bytes_per_tx: cost.engine_bytes_per_tx,
+            written_bytes_per_tx: cost.written_bytes_per_tx,
+            write_amplification: cost.write_amplification,
+            cold_reads_per_block: cost.cold_reads_per_block,
             blocks: self.blocks,
             txs_per_block: self.shape.txs,
             outputs_at_start,
@@ -179,34 +144,31 @@ impl Apply {
         })
     }
 
-    /// Blocks are applied by the store, and then their bytes are written straight into the copy: in turns, so that a noisy moment of the
+    /// Blocks are applied by the store, and then their rows are written straight into the copy: in turns, so that a noisy moment of the
     /// machine hits both. First some in a row, as a node does that catches up, then as many one by one, waiting for each.
     async fn against_baseline(
         &self,
         chain: &mut BenchChain,
-        baseline: &RocksEngine,
-        sets: &WriteSets,
+        baseline: &Baseline,
     ) -> anyhow::Result<(AgainstBaseline, AgainstBaseline)> {
         let (mut in_a_row, mut one_by_one) = (AgainstBaseline::default(), AgainstBaseline::default());
-        let bar = progress("apply, and the same bytes straight", 2 * self.blocks, self.json)?;
-        sets.want(true);
+        let bar = progress("apply, and the same rows straight", 2 * self.blocks, self.json)?;
         while in_a_row.baseline.count() < self.blocks {
             let length = LONGEST_RUN.min(self.blocks - in_a_row.baseline.count());
             let run: Vec<_> = (0..length).map(|_| Arc::new(chain.workload.next_block())).collect();
             let started = Instant::now();
             chain.apply_run(&run).await?;
             in_a_row.apply.add(started.elapsed());
-            in_a_row.write(baseline, sets)?;
+            baseline.write(&mut in_a_row.baseline)?;
             for _ in 0..length {
                 let block = chain.workload.next_block();
                 let started = Instant::now();
                 chain.apply(block).await?;
                 one_by_one.apply.add(started.elapsed());
-                one_by_one.write(baseline, sets)?;
+                baseline.write(&mut one_by_one.baseline)?;
             }
             bar.inc(2 * length as u64);
         }
-        sets.want(false);
         bar.finish_and_clear();
         Ok((in_a_row, one_by_one))
     }

@@ -50,7 +50,7 @@ pub(super) async fn catching_up(
     quiet: bool,
 ) -> anyhow::Result<CatchingUp> {
     let bar = progress("blocks while the pruner is down", down, quiet)?;
-    let BenchChain { store, mut workload } = chain;
+    let BenchChain { store, mut workload, .. } = chain;
     for _ in 0..down {
         store.apply_block(Arc::new(workload.next_block()), ApplyOptions::default()).await?;
         bar.inc(1);

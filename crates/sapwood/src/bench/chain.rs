@@ -4,12 +4,16 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use sapwood_engine_rocksdb::{OpenMode, Options, open_ledger};
+use sapwood_engine_rocksdb::{OpenMode, Options, RocksEngine};
 use sapwood_ledger::{ApplyOptions, Ledger, PruneFrom, PruneRequest, PruneWhat};
 use sapwood_rules::{Policy, PruneContext, lifecycle::due_up_to};
 use sapwood_types::{Block, Height, TxId};
 
-use super::{Shape, workload::Workload};
+use super::{
+    Shape,
+    counting::{Asked, CountingEngine},
+    workload::Workload,
+};
 
 /// Blocks a record is kept after it settled. Short, so that there is something to prune within the run.
 pub(super) const RETENTION: u32 = 20;
@@ -21,6 +25,8 @@ const CHUNKS_IN_FLIGHT: usize = 10;
 pub(super) struct BenchChain {
     pub(super) store: Ledger,
     pub(super) workload: Workload,
+    /// What the store asks of its engine.
+    pub(super) asked: Arc<Asked>,
 }
 
 impl BenchChain {
@@ -30,9 +36,12 @@ impl BenchChain {
 
     /// Goes on with a workload on the store in this directory.
     pub(super) fn open(directory: &Path, workload: Workload, options: Options) -> anyhow::Result<Self> {
-        let store = open_ledger(directory, OpenMode::Create, Policy::with_retention(RETENTION), options)
-            .context("opening the store to measure")?;
-        Ok(Self { store, workload })
+        let asked = Arc::new(Asked::default());
+        let engine = RocksEngine::open(directory, OpenMode::Create, &options.engine);
+        let engine = engine.context("opening the database to measure")?;
+        let engine = CountingEngine { engine, asked: Arc::clone(&asked) };
+        let store = Ledger::open(Arc::new(engine), Policy::with_retention(RETENTION), options.ledger);
+        Ok(Self { store: store.context("opening the store to measure")?, workload, asked })
     }
 
     /// Makes the outputs to begin with.

@@ -1,9 +1,13 @@
 //! Benchmarks. Machines are noisy, so what counts are ratios measured in one run.
 
 mod apply;
+mod baseline;
 mod catching_up;
 mod chain;
+mod cost;
+mod counting;
 mod following;
+mod import;
 mod measure;
 mod prune;
 mod pruning;
@@ -29,11 +33,13 @@ pub(crate) use measure::bytes_on_disk;
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Block apply on the embedded store against the same bytes written straight into the engine, and pruning.
+    /// Block apply on the embedded store against the same rows written straight into the engine, what a block costs, and pruning.
     Apply(apply::Apply),
     /// Blocks of real size through the planner and the applier, against the store alone; with the UTXO hash, the address
     /// index, and through the queue.
     Chain(following::Following),
+    /// Import of block files by a process of its own, from its start to its end.
+    Import(import::Import),
     /// Pruning on the embedded store: how fast, what the check of children costs, and how much blocks notice of it.
     Prune(prune::Prune),
     /// Read requests over HTTP while blocks are applied and pruned: how many, how fast, and what blocks notice of them. Needs wrk.
@@ -70,6 +76,7 @@ impl Command {
         match self {
             Command::Apply(apply) => apply.run(),
             Command::Chain(following) => following.run(),
+            Command::Import(import) => import.run(),
             Command::Prune(prune) => prune.run(),
             Command::Serve(serve) => serve.run(),
             Command::Run(show) => show.run(),
