@@ -1,5 +1,5 @@
-//! `bench apply`: the store against the bare engine, pruning, reopening after a kill, and blocks of real size through planner
-//! and applier.
+//! `bench apply`: the store against the bare engine, pruning, reopening after a kill, and blocks of real size through the
+//! chain.
 
 use std::{
     io::{BufRead, BufReader},
@@ -33,7 +33,7 @@ use super::{
 /// Blocks the child applies before it is killed, so that there is a log to replay.
 const BLOCKS_BEFORE_KILL: usize = 25;
 
-/// Measure block apply and pruning on the embedded store, and what planner, applier and options add to it.
+/// Measure block apply and pruning on the embedded store, and what the chain and its options add to it.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) use measure::bytes_on_disk;
 pub(crate) enum Command {
     /// Block apply on the embedded store against the same bytes written straight into the engine, and pruning.
     Apply(apply::Apply),
-    /// Blocks of real size through the planner and the applier, against the store alone; with the UTXO hash, the address
+    /// Blocks of real size through the chain, as the follower applies them, against the store alone; with the UTXO hash, the address
     /// index, and through the queue.
     Chain(following::Following),
     /// Pruning on the embedded store: how fast, what the check of children costs, and how much blocks notice of it.

@@ -122,7 +122,7 @@ impl ApplyReport {
                 "≤ 2.00 ×",
             ),
             Row::at_most(
-                "planner and applier against the store alone",
+                "blocks through the chain against the store alone",
                 following.chain_over_store,
                 MOST_OVER_STORE,
                 "≤ 1.25 ×",
