@@ -54,7 +54,7 @@ lint: ## Check format, clippy, documentation, dependencies and house rules; warn
 	cargo deny --locked check bans licenses sources
 	cargo deny --locked --manifest-path fuzz/Cargo.toml check bans licenses sources
 
-bench: setup ## Measure block apply and pruning against the targets of the design
+bench: setup ## Measure block apply and pruning, with a mark for each target
 	cargo run --release -p sapwood -- bench apply
 
 load: setup ## Measure reads over HTTP while blocks are applied and pruned; needs wrk

@@ -11,6 +11,19 @@ use crate::{holds::HoldStatus, safety::Situation, service::Shared};
 /// Settled, but less than the retention ago: by its own block, or by that of a child.
 const NOT_DEEP_ENOUGH: &str = "not_deep_enough";
 
+/// Every reason that [`PrunerStatus::blocked`](crate::PrunerStatus::blocked) can name.
+pub const BLOCKED_REASONS: [&str; 9] = [
+    "child_unmined",
+    "preserved",
+    "locked",
+    NOT_DEEP_ENOUGH,
+    "retention_off",
+    "held",
+    "unreadable",
+    "external_body",
+    "child_disagrees",
+];
+
 impl Shared {
     /// Returns how many records each reason retains that would be deleted otherwise: what stops them from settling, that they are not deep
     /// enough, a hold, and what a job found when it came to delete them. Reasons that retain none are left out.

@@ -38,13 +38,13 @@ impl fmt::Display for JobId {
 pub enum JobState {
     /// It waits for its turn.
     Pending,
-    /// It is under way.
+    /// It is in flight.
     Running,
     /// It did what it was asked, or as much as one job does at a time.
     Completed,
     /// Something went wrong. What it had done by then stays done.
     Failed,
-    /// It was stopped, or could not begin, because of what the chain or somebody did.
+    /// It was stopped, or could not begin, because of what the chain or an operator did.
     Cancelled,
     /// A request for a greater height took its place before it began.
     Superseded,
@@ -92,7 +92,7 @@ pub enum Trigger {
     BlockMined,
     /// It was time to look through everything.
     Timer,
-    /// Somebody asked.
+    /// A client asked, or the policy was changed.
     OnDemand,
     /// The job before left something to do.
     Continued,

@@ -41,6 +41,7 @@ pub mod status;
 pub mod text;
 mod totals;
 
+pub use blocked::BLOCKED_REASONS;
 pub use bodies::{Bodies, BodyError, BodyLocation, S3Config, S3Credentials};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use explain::{Explanation, Guard};

@@ -68,7 +68,7 @@ enum Command {
     Status(ShowStatus),
     /// Check every record, every index, every body and the UTXO hash. Fails if anything is broken.
     Verify(Verify),
-    /// Look up a transaction, an output or an address.
+    /// Look up a transaction, an output, a block, an address, a payment credential or the UTXO set.
     #[command(subcommand)]
     Get(Get),
     /// Prune, or see what would be pruned and what holds it back.

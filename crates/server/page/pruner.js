@@ -5,7 +5,7 @@ import { bytes, clock, count, duration, moment, ms, number, orDash, words } from
 /** Every number of the policy: what it is called, and what it means. */
 export const POLICY = [
   { key: "retention", name: "Retention", meaning: "Blocks a record is kept after it settled. 0: records are never pruned." },
-  { key: "reorg_window", name: "Reorg window", meaning: "How deep a reorg can be rolled back. At most the retention." },
+  { key: "reorg_window", name: "Reorg window", meaning: "How many blocks can be rolled back. At most the retention, unless that is 0." },
   { key: "unmined_retention", name: "Unmined retention", meaning: "Blocks after which an unmined transaction is old and its parents are preserved." },
   { key: "parent_preservation", name: "Parent preservation", meaning: "Blocks for which those parents are preserved." },
   { key: "coinbase_maturity", name: "Coinbase maturity", meaning: "Blocks before a coinbase's outputs may be spent." },
@@ -13,7 +13,6 @@ export const POLICY = [
 ];
 
 const JOB_STATES = { completed: "good", running: "warn", failed: "bad" };
-const TRIGGERS = { start: "start", block: "block", persisted: "persisted block", timer: "timer", on_demand: "on demand" };
 
 /* ---- what it does ---- */
 
@@ -80,7 +79,7 @@ function showHolds(holds, applied, release) {
   if (!resting) {
     part("holds", { shown, applied, admin: Boolean(release) }, () => holds.length
       ? holds.map((hold) => holdRow(hold, applied, release))
-      : el("li", { className: "empty" }, "No consumer needs the past: only the reorg window counts."));
+      : el("li", { className: "empty" }, "No consumer needs history: only the reorg window counts."));
   }
   const ages = place.getElementsByClassName("age");
   holds.forEach((hold, i) => { if (ages[i]) ages[i].textContent = hold.unchanged_seconds == null ? "" : `unchanged ${duration(hold.unchanged_seconds)}`; });
@@ -127,7 +126,7 @@ function jobRow(job) {
   const why = job.error ?? job.stopped_early?.message;
   return { cells: [
     String(job.id), [tag(job.state, JOB_STATES[job.state] ?? ""), why ? el("span", { className: "sub", title: why }, why) : null],
-    TRIGGERS[job.trigger] ?? words(job.trigger), number(job.counts.deleted), el("span", { title: reasons }, number(sum)),
+    words(job.trigger), number(job.counts.deleted), el("span", { title: reasons }, number(sum)),
     ms(Object.values(job.seconds).reduce((all, seconds) => all + seconds) * 1000), bytes(job.counts.bytes_freed), number(job.counts.looked_at), orDash(job.height), orDash(job.safe_height),
     job.decided_by ?? "the chain", job.ended_at == null ? "–" : clock(job.ended_at),
   ] };

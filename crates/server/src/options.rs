@@ -11,11 +11,11 @@ pub struct ServerOptions {
     pub grpc: ListenOptions,
     /// Where HTTP is served: 127.0.0.1:8097 by default.
     pub http: ListenOptions,
-    /// Who may do what: no tokens by default, which is enough on loopback. See [`crate::access`].
+    /// Who may do what: no tokens by default, which is enough for reading on loopback. See [`crate::access`].
     pub tokens: Tokens,
     /// How much one gRPC call may carry.
     pub grpc_limits: GrpcLimits,
-    /// How long requests that are under way get when the server stops: 8 s by default. Then their connections are dropped.
+    /// How long requests that are in flight get when the server stops: 8 s by default. Then their connections are dropped.
     pub stop_within: Duration,
 }
 

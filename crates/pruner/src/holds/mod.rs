@@ -53,11 +53,11 @@ pub enum HoldKind {
     Persister,
     /// Blocks are being taken in by block assembly.
     BlockAssembly,
-    /// An export is under way.
+    /// An export is in flight.
     Export,
     /// A snapshot is being made, or must stay usable.
     Snapshot,
-    /// Somebody wants it so.
+    /// An operator set it.
     Operator,
 }
 

@@ -1,5 +1,5 @@
-//! `bench apply`: the store against the bare engine, pruning, reopening after a kill, and blocks of real size through planner
-//! and applier.
+//! `bench apply`: the store against the bare engine, pruning, reopening after a kill, and blocks of real size through the
+//! chain.
 
 use std::{
     io::{BufRead, BufReader},
@@ -33,7 +33,7 @@ const BLOCKS_BEFORE_KILL: usize = 25;
 /// Blocks whose rows are written straight to measure the core time of that.
 const BASELINE_CORE_BLOCKS: usize = 16;
 
-/// Measure block apply and pruning on the embedded store, and what planner, applier and options add to it.
+/// Measure block apply and pruning on the embedded store, and what the chain and its options add to it.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     #[command(flatten)]

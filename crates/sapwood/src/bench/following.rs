@@ -1,4 +1,4 @@
-//! `bench chain`: blocks of real size through the planner and the applier, against the store alone.
+//! `bench chain`: blocks of real size through the chain, against the store alone.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::{print_report, progress};
 use crate::node::runtime;
 
-/// Measure blocks of real size through the planner and the applier.
+/// Measure blocks of real size through the chain, as the follower applies them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Following {
     /// Blocks to measure.
@@ -52,7 +52,7 @@ struct FollowingReport {
 /// What a block costs, by what is done with it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct FollowingFigures {
-    /// The time through planner and applier over that of the store alone.
+    /// The time through the chain over that of the store alone.
     pub(super) chain_over_store: f64,
     /// The same blocks with the hash of the UTXO set kept, over those without.
     utxo_hash_ratio: f64,
@@ -68,7 +68,7 @@ pub(super) struct FollowingFigures {
     pub(super) slowest_block_ms: f64,
 }
 
-/// Planner and applier may add this much to the store's own time.
+/// The chain may take this much of the store's own time.
 pub(super) const MOST_OVER_STORE: f64 = 1.25;
 
 impl Following {
@@ -204,7 +204,7 @@ impl FollowingFigures {
         [
             ("the store alone", self.store_seconds_per_100_blocks, String::new()),
             (
-                "through planner and applier",
+                "through the chain",
                 self.chain_seconds_per_100_blocks,
                 format!("{:.2} × the store", self.chain_over_store),
             ),
@@ -236,7 +236,7 @@ impl fmt::Display for FollowingReport {
         let mark = if self.figures.chain_over_store <= MOST_OVER_STORE { "✓" } else { "✗" };
         writeln!(
             f,
-            "\nplanner and applier: {:.2} × the store, at most {MOST_OVER_STORE} × {mark}",
+            "\nthrough the chain: {:.2} × the store, at most {MOST_OVER_STORE} × {mark}",
             self.figures.chain_over_store
         )?;
         writeln!(f, "slowest block: {:.0} ms", self.figures.slowest_block_ms)

@@ -35,7 +35,7 @@ pub(crate) use measure::bytes_on_disk;
 pub(crate) enum Command {
     /// Block apply on the embedded store against the same rows written straight into the engine, what a block costs, and pruning.
     Apply(apply::Apply),
-    /// Blocks of real size through the planner and the applier, against the store alone; with the UTXO hash, the address
+    /// Blocks of real size through the chain, as the follower applies them, against the store alone; with the UTXO hash, the address
     /// index, and through the queue.
     Chain(following::Following),
     /// Import of block files by a process of its own, from its start to its end.

@@ -141,7 +141,7 @@ impl ApplyReport {
                 "≤ 1.50 ×",
             ),
             Row::at_most(
-                "planner and applier against the store alone",
+                "blocks through the chain against the store alone",
                 following.chain_over_store,
                 MOST_OVER_STORE,
                 "≤ 1.25 ×",

@@ -37,7 +37,8 @@ pub(crate) struct Target {
     /// accepted under any name. With --data the one that the node is configured with is accepted without this.
     #[arg(long, value_name = "FILE", env = "SAPWOOD_CA")]
     ca: Option<PathBuf>,
-    /// The token, if the node wants one. With --data the one in the data directory is taken.
+    /// The token, if the node wants one. With --data it is looked up: the one in the configuration of the node or in the environment, else the
+    /// one that the node made.
     #[arg(long, env = "SAPWOOD_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// The configuration file that says where bodies of large transactions are, if no node runs. Unless named it is the one the data

@@ -1,4 +1,4 @@
-//! `sapwood hold`: holds say up to which height a consumer still needs the past.
+//! `sapwood hold`: holds say from which height on a consumer still needs history.
 
 use std::time::UNIX_EPOCH;
 
@@ -14,7 +14,7 @@ use crate::{
     show,
 };
 
-/// What to do about holds: they say up to which height a consumer still needs the past.
+/// What to do about holds: they say from which height on a consumer still needs history.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HoldCommand {
     /// Set a hold, or renew it with another height, reason or end.

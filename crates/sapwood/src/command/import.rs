@@ -63,7 +63,7 @@ pub(crate) struct ImportBitcoin {
     #[arg(long, value_name = "BLOCKS")]
     retention: Option<u32>,
     /// How many blocks can be rolled back. What the data directory has unless given; for a new one as many as --retention, or what the
-    /// configuration says.
+    /// configuration says if that is not given or 0.
     #[arg(long, value_name = "BLOCKS")]
     reorg_window: Option<u32>,
     /// Blocks before a coinbase's outputs may be spent. What the data directory has unless given; for a new one what the configuration says, 100
@@ -284,7 +284,8 @@ impl ImportBitcoin {
         match configured {
             Some(configured) => change.apply(&configured),
             None => {
-                let reorg_window = self.reorg_window.or(self.retention.map(|blocks| blocks.max(1)));
+                // 0 keeps everything, which says nothing about rollbacks.
+                let reorg_window = self.reorg_window.or(self.retention.filter(|blocks| *blocks > 0));
                 PolicyChange { reorg_window, ..change }.apply(&config.policy)
             }
         }

@@ -26,7 +26,7 @@ pub(crate) struct SetPolicy {
     /// Blocks a record is kept after it settled. 0: records are never pruned.
     #[arg(long, value_name = "BLOCKS")]
     retention: Option<u32>,
-    /// How many blocks can be rolled back. At most the retention.
+    /// How many blocks can be rolled back. At most the retention, unless that is 0.
     #[arg(long, value_name = "BLOCKS")]
     reorg_window: Option<u32>,
     /// Blocks before a coinbase's outputs may be spent.

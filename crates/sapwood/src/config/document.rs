@@ -53,7 +53,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
          set` shortens.",
     ),
     ("policy.retention", "Blocks a record is kept after it settled. 0: records are never pruned."),
-    ("policy.reorg_window", "How many blocks can be rolled back. At most the retention."),
+    ("policy.reorg_window", "How many blocks can be rolled back. At most the retention, unless that is 0."),
     ("policy.coinbase_maturity", "Blocks before a coinbase's outputs may be spent."),
     ("policy.reassignment_delay", "Blocks before a reassigned output may be spent."),
     (
@@ -61,14 +61,14 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "Blocks after which an unmined transaction is old, and its parents are preserved. Half of the retention unless set.",
     ),
     ("policy.parent_preservation", "Blocks for which those parents are preserved."),
-    ("pruner", "When and how records are deleted that nobody needs any more."),
+    ("pruner", "When and how records are deleted that no consumer needs any more."),
     (
         "pruner.enabled",
         "Prune at all. `sapwood prune enable` and `disable` win over this, and are remembered.",
     ),
     (
         "pruner.child_check",
-        "Read the children of each record before it goes, and keep it if they do not bear it out.",
+        "Read the children of each record before it is deleted, and retain it if they do not confirm what it remembers.",
     ),
     ("pruner.while_catching_up", "Prune while old blocks are being caught up on."),
     ("pruner.delete_due", "Delete records that are due. Without it parents are preserved all the same."),
@@ -101,7 +101,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ),
     ("bodies.directory", "The directory. Empty: `bodies` in the data directory."),
     ("bodies.endpoint", "The address of an S3 server that is not Amazon's."),
-    ("bodies.bucket", "The bucket."),
+    ("bodies.bucket", "The bucket. It has to exist."),
     ("bodies.region", "The bucket's region."),
     ("bodies.access_key_id", "The key's name. Empty: taken from where the S3 client finds it."),
     ("bodies.secret_access_key", "The key. Better given by SAPWOOD_BODIES_SECRET_ACCESS_KEY than in a file."),
@@ -137,18 +137,18 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "What stays free on the store's disk: with less, no block is applied until there is more again. Reading and pruning go on. \
          0 turns it off.",
     ),
-    ("servers", "What the outside sees. Beyond loopback a token is needed, and TLS is wise."),
+    ("servers", "Where clients connect. Beyond loopback a token is needed, and TLS is wise."),
     ("servers.grpc", "Serve gRPC."),
     ("servers.grpc_address", "Where gRPC is served."),
     ("servers.http", "Serve HTTP: the status page, REST, metrics and health."),
     ("servers.http_address", "Where HTTP is served."),
     (
         "servers.read_token",
-        "Who reads must show this. Empty: reading on loopback is open. Better given by the environment.",
+        "The token that clients need to read. Empty: reading on loopback is open. Better given by the environment.",
     ),
     (
         "servers.admin_token",
-        "Who changes something must show this, over REST and gRPC, on loopback too. Empty: one is made at the first start and kept in \
+        "The token that clients need to change something, over REST and gRPC, on loopback too. Empty: one is made at the first start and kept in \
          `admin.token` in the data directory, where commands find it. Better given by the environment.",
     ),
     (
@@ -162,7 +162,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "servers.max_connections",
         "Connections at the same time, for each server. 32 more are reserved for health checks and the admin token.",
     ),
-    ("servers.max_connections_per_peer", "Connections at the same time from one address, for each server."),
+    (
+        "servers.max_connections_per_peer",
+        "Connections at the same time from one address, or one IPv6 /64, for each server.",
+    ),
     ("servers.requests_per_second", "Requests a second for each connection."),
     (
         "servers.give_way",
@@ -170,10 +173,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "servers.host_names",
-        "Names under which others reach HTTP, through a reverse proxy for example. Without a token it answers only to them, to \
+        "Names under which clients reach HTTP, through a reverse proxy for example. Without a token it answers only to them, to \
          localhost and to addresses.",
     ),
-    ("servers.refresh", "How often figures are measured and the page asks for news."),
+    ("servers.refresh", "How often stats are measured and the page asks for them. From 100ms to 1m."),
     (
         "servers.heavy_statistics",
         "Measure what takes more time: the hash of the UTXO set at each block, the engine and the disk every five seconds instead of \

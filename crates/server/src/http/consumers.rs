@@ -18,8 +18,8 @@ use super::{
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsumerRequest {
-    /// All blocks up to this height are persisted, or taken in. `None`: it exists and has not got anywhere yet, so no record is
-    /// prunable.
+    /// All blocks up to this height are persisted, or taken in. `None`: as reported before; if it has never reported a height, no record
+    /// is prunable.
     height: Option<u32>,
     /// Whether block assembly is running. While it is not, no record is pruned. Only for block assembly, and true unless given.
     running: Option<bool>,

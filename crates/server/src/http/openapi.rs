@@ -37,8 +37,8 @@ use super::{blocks, consumers, events, policy, prune, reads, state, utxo_set, ve
         (name = "Status", description = "How the node is doing"),
         (name = "Read", description = "What is stored"),
         (name = "Prune", description = "What the pruner does"),
-        (name = "Holds", description = "Who still needs the past"),
-        (name = "Health", description = "For whoever restarts or routes"),
+        (name = "Holds", description = "Which consumers still need history"),
+        (name = "Health", description = "For what restarts the node or sends it requests"),
     )
 )]
 struct Api;

@@ -167,7 +167,7 @@ pub(crate) async fn enabled(State(service): State<Service>) -> Json<Enabled> {
 
 /// Enable or disable pruning
 ///
-/// It stays so after a restart. A job under way stops at the next chunk.
+/// It stays so after a restart. A job in flight stops at the next chunk.
 #[utoipa::path(
     put, path = "/api/v1/prune/enabled", tag = "Prune", security(("admin" = [])), request_body = Enabled,
     responses((status = 200, description = "Whether it is", body = Enabled), ReadProblems, AdminProblems)

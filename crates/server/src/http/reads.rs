@@ -27,7 +27,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 pub(crate) struct Spends {
     /// An output that the transaction spends, as TXID:VOUT. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
-    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
     spends: Option<String>,
 }
 
@@ -193,7 +193,7 @@ pub(crate) async fn credential(
 pub(crate) struct TxParams {
     /// An output that the transaction spends, as TXID:VOUT. If the transaction is not stored, the slot of this output may remember
     /// it: then it is known to have been pruned, and the answer is 410 instead of 404. The id alone does not tell.
-    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,9}$")]
+    #[param(pattern = "^[0-9a-fA-F]{64}:[0-9]{1,10}$")]
     spends: Option<String>,
     /// The number of the first output to show.
     #[param(default = 0, maximum = 4294967295u64)]

@@ -18,7 +18,7 @@ use crate::{
 
 /// Everything that is known about the node
 ///
-/// Measured once a second. The metrics and the page show the same figures.
+/// Measured every `servers.refresh`, once a second by default. The metrics and the page show the same report.
 #[utoipa::path(get, path = "/api/v1/status", tag = "Status", responses((status = 200, description = "The report of the last measurement", body = StatusReport), ReadProblems))]
 pub(crate) async fn status(State(service): State<Service>) -> Response {
     Json(&*service.node.status().await).into_response()
@@ -84,7 +84,7 @@ pub(crate) async fn history(
     Json(service.node.history(|history| history.report(range, after)))
 }
 
-/// What whoever asks may do.
+/// What the client may do.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AccessView {
     /// Read.
@@ -156,7 +156,7 @@ pub(crate) async fn ready(State(service): State<Service>) -> Response {
     (status, Json(ready)).into_response()
 }
 
-/// The figures of the status for Prometheus, in the OpenMetrics text format
+/// The stats of the status for Prometheus, in the OpenMetrics text format
 ///
 /// To a client that asks for `text/plain` or `text/html`, as browsers do, the same text goes out as plain text.
 #[utoipa::path(

@@ -124,7 +124,7 @@ pub(crate) async fn found(State(service): State<Service>) -> Json<VerifyView> {
 
 /// The body of a large transaction
 ///
-/// Its bytes as they are on the wire, checked against its id.
+/// As its chain writes it or, where a feeder did not hand that over, as a transaction file of Sapwood. Checked against its id.
 #[utoipa::path(
     get, path = "/api/v1/txs/{txid}/body", tag = "Read",
     params(("txid" = String, Path, description = "Its id", pattern = "^[0-9a-fA-F]{64}$")),

@@ -1,7 +1,7 @@
 //! What the labels of metrics can say, for the documentation.
 
 use sapwood_chain::SourceState;
-use sapwood_pruner::{JobState, PrunerOptions, StopReason, metrics::OPERATIONS};
+use sapwood_pruner::{BLOCKED_REASONS, JobState, PrunerOptions, StopReason, metrics::OPERATIONS};
 use sapwood_rules::{KeepReason, PolicyField};
 
 use super::table::STATES;
@@ -24,6 +24,9 @@ type Row = (&'static str, &'static str, Vec<String>);
 fn rows() -> Vec<Row> {
     let operations = OPERATIONS.iter().map(|(name, _)| *name);
     let over = JobState::ALL.into_iter().filter(|state| state.is_over());
+    // A job at its limit is completed, and one that may delete nothing does its other work.
+    let not_counted = ["deleting_off", "record_limit", "time_limit"];
+    let skipped = StopReason::LABELS.into_iter().filter(|label| !not_counted.contains(label));
     vec![
         ("level", "`sapwood_alerts`", texts(["critical", "warning"])),
         ("name", "`sapwood_alert`", texts(NAMES)),
@@ -36,12 +39,9 @@ fn rows() -> Vec<Row> {
             "`sapwood_prune_errors_total`",
             texts(sapwood_pruner::metrics::phases().into_iter().chain(operations)),
         ),
-        ("reason", "`sapwood_prune_skipped_total`", texts(StopReason::LABELS)),
-        (
-            "reason",
-            "`sapwood_prune_retained_total`, `sapwood_prune_blocked_records`",
-            texts(KeepReason::LABELS),
-        ),
+        ("reason", "`sapwood_prune_skipped_total`", texts(skipped)),
+        ("reason", "`sapwood_prune_retained_total`", texts(KeepReason::LABELS)),
+        ("reason", "`sapwood_prune_blocked_records`", texts(BLOCKED_REASONS)),
         (
             "setting",
             "`sapwood_policy_blocks`, `sapwood_policy_configured_blocks`, `sapwood_policy_changed_seconds`",

@@ -57,7 +57,7 @@ pub fn list() -> Vec<MetricInfo> {
 pub fn documentation() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         `/metrics` on the HTTP address (127.0.0.1:8097 unless set otherwise), in the OpenMetrics text format. All figures of one \
+         `/metrics` on the HTTP address (127.0.0.1:8097 unless set otherwise), in the OpenMetrics text format. All stats of one \
          scrape were measured at the same moment and are the same as in `/api/v1/status`. They are measured every `servers.refresh` \
          (one second), those of the storage engine and of the disk every five seconds, or every minute with \
          `servers.heavy_statistics = false`.\n\n\

@@ -1,4 +1,4 @@
-//! What somebody should look at, and whether the node is ready. Pure: everything follows from the report.
+//! What an operator should look at, and whether the node is ready. Pure: everything follows from the report.
 
 use sapwood_chain::ChainState;
 use sapwood_ledger::DiskRoom;
@@ -23,7 +23,7 @@ pub enum AlertLevel {
     Warning,
 }
 
-/// Something that somebody should look at.
+/// Something that an operator should look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Alert {
     /// How bad it is.
@@ -102,7 +102,7 @@ pub(crate) fn readiness(
     Readiness { ready: reasons.is_empty(), reasons }
 }
 
-/// Everything that somebody should look at, the worst first.
+/// Everything that an operator should look at, the worst first.
 pub(crate) fn alerts(
     report: &StatusReport,
     ready_lag: u64,
@@ -187,7 +187,7 @@ pub(crate) fn alerts(
         } else if let Some(seconds) = expired_report(status, prune.settings.block_assembly_ttl.as_secs()) {
             let text = format!(
                 "block assembly is registered and has not reported for {seconds} s, so nothing is pruned: start it again, or, if there is \
-                 none any more, release its hold (`sapwood hold release {name}`)"
+                 none any more, release its hold (`sapwood hold release {name} --data DIR`)"
             );
             alert(Warning, "block_assembly_silent", text);
         } else if keep_from.is_none() {

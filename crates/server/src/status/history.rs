@@ -46,11 +46,11 @@ struct Point {
 pub struct HistoryReport {
     /// When, as Unix timestamps in milliseconds, oldest first.
     pub at_ms: Vec<u64>,
-    /// Blocks the source has and that were not applied. Nothing where the tip was not known.
+    /// Blocks the source has and that were not applied. `None` where the tip was not known.
     pub lag_blocks: Vec<Option<f64>>,
-    /// How long applying a block took, on average since the point before, in milliseconds. Nothing where none was applied.
+    /// How long applying a block took, on average since the point before, in milliseconds. `None` where none was applied.
     pub apply_ms: Vec<Option<f64>>,
-    /// How long taking blocks back took.
+    /// How long rolling blocks back took.
     pub rollback_ms: Vec<Option<f64>>,
     /// How long a pruning job took.
     pub prune_ms: Vec<Option<f64>>,

@@ -4,7 +4,7 @@
 //! - `sample`: reads it off the store, the chain and the pruner. `disk`: what the files take.
 //! - [`history`]: the last ten minutes second by second, the last day minute by minute.
 //! - [`source`]: how the node and its source get on.
-//! - [`alerts`]: what somebody should look at, and whether the node is ready. Pure.
+//! - [`alerts`]: what an operator should look at, and whether the node is ready. Pure.
 
 pub mod alerts;
 mod disk;

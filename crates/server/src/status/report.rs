@@ -31,9 +31,9 @@ pub struct StatusReport {
     pub disk: DiskReport,
     /// What the pruner does, and what keeps it from doing more.
     pub prune: PrunerStatus,
-    /// What the storage engine tells, by part. Measured every five seconds.
+    /// What the storage engine tells, by part. Measured every five seconds, or once a minute without heavy statistics.
     pub engine: Vec<EngineReport>,
-    /// What the storage engine wrote since the start. Measured every five seconds. `None` if the engine does not count it.
+    /// What the storage engine wrote since the start. Measured as `engine` is. `None` if the engine does not count it.
     pub engine_writes: Option<EngineWrites>,
     /// Bytes written to log and files for each byte that was asked for. `None` before the first write, or if the engine does not count it.
     pub write_amplification: Option<f64>,
@@ -41,7 +41,7 @@ pub struct StatusReport {
     pub process: ProcessReport,
     /// Whether the node is ready, and if not, why.
     pub ready: Readiness,
-    /// What somebody should look at, the worst first.
+    /// What an operator should look at, the worst first.
     pub alerts: Vec<Alert>,
 }
 
@@ -137,7 +137,7 @@ pub struct ChainReport {
     pub queued: u64,
     /// Applying blocks.
     pub apply: TimingSummary,
-    /// Taking blocks back.
+    /// Rolling blocks back.
     pub rollback: TimingSummary,
     /// Transactions applied since the start.
     pub transactions: u64,
@@ -171,7 +171,7 @@ pub struct DiskPart {
     pub bytes: u64,
 }
 
-/// What the store takes on disk. Measured every five seconds.
+/// What the store takes on disk. Measured every five seconds, or once a minute without heavy statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskReport {
     /// All parts together.
@@ -205,6 +205,6 @@ impl EngineReport {
 /// What the process takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessReport {
-    /// Memory in use. Nothing where the system does not tell.
+    /// Memory in use. `None` where the system does not tell.
     pub resident_bytes: Option<u64>,
 }

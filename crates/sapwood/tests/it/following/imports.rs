@@ -200,6 +200,17 @@ fn import_changes_only_the_numbers_of_the_policy_it_is_given() {
     assert_eq!(place.policy("data"), longer, "what is refused changes nothing");
 }
 
+/// A new directory that never prunes could roll back one block.
+#[test]
+fn import_that_retains_everything_keeps_the_reorg_window_of_the_configuration() {
+    let place = Place::new();
+    let blocks = place.write("blocks.dat", &file(&longer(&[], "block", 5)));
+    let output = place.import("data", &blocks, &["--retention", "0"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let policy = place.policy("data");
+    assert_eq!((&policy["retention"], &policy["reorg_window"]), (&0.into(), &288.into()), "{policy}");
+}
+
 #[test]
 fn import_refuses_a_maturity_that_is_not_that_of_the_network() {
     let place = Place::new();
