@@ -8,6 +8,9 @@ use std::{
 
 use sapwood_ledger::engine::{DamagedRow, Scan, Table};
 
+/// A key, and its value or why that cannot be read.
+pub(crate) type Row = (Vec<u8>, Read<Arc<[u8]>>);
+
 /// A value, and the number of the commit that wrote it. `None` for a deletion.
 type Version = (u64, Option<Arc<[u8]>>);
 
@@ -106,13 +109,7 @@ impl Rows {
     }
 
     /// Returns up to `limit` rows of a scan, those behind `after`.
-    pub(crate) fn range(
-        &self,
-        number: u64,
-        scan: &Scan,
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Vec<(Vec<u8>, Read<Arc<[u8]>>)> {
+    pub(crate) fn range(&self, number: u64, scan: &Scan, after: Option<&[u8]>, limit: usize) -> Vec<Row> {
         let (mut from, mut to) =
             (Bound::Included(scan.from), scan.to.map_or(Bound::Unbounded, Bound::Excluded));
         match (after, scan.reverse) {

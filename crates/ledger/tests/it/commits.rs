@@ -93,7 +93,7 @@ async fn apply_while(
     let applied = match world.ledger.apply_block(next, ApplyOptions::default()).await {
         Ok(_) => Ok(()),
         Err(ApplyError::Store(error)) => Err(error),
-        Err(error) => panic!("{error:?}"),
+        Err(error) => unreachable!("{error:?}"),
     };
     (world, applied)
 }

@@ -64,7 +64,7 @@ async fn a_ledger() -> World {
     let coins: Vec<Tx> = (0..6).map(|number| coin(&format!("coin {number}"), 2)).collect();
     let spend = |coin: &Tx| burn(&format!("{} off", coin.txid), &[(coin, 0), (coin, 1)]);
     let wide = coin("wide", 200);
-    world.apply(1, [&coins[..], &[wide.clone()]].concat()).await;
+    world.apply(1, [&coins[..], std::slice::from_ref(&wide)].concat()).await;
     world.apply(2, vec![spend(&coins[0])]).await;
     world.apply(3, vec![spend(&coins[1]), child("of wide", &[(&wide, 0), (&wide, 150)], 1)]).await;
     world.apply(4, vec![]).await;

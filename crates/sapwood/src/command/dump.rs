@@ -189,7 +189,7 @@ fn open(file: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
     let doing = || format!("reading {}", file.display());
     let opened = File::open(file).with_context(doing)?;
     let metadata = opened.metadata().with_context(doing)?;
-    let length = metadata.is_file().then(|| metadata.len());
+    let length = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(BufReader::with_capacity(BUFFER, opened)), length))
 }
 

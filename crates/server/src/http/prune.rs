@@ -113,7 +113,7 @@ pub(crate) async fn jobs(
 /// One job
 #[utoipa::path(
     get, path = "/api/v1/prune/jobs/{id}", tag = "Prune",
-    params(("id" = u64, Path, description = "Its number")),
+    params(("id" = u64, Path, description = "Its number", maximum = 9007199254740991u64)),
     responses(
         (status = 200, description = "The job", body = Job),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),
@@ -131,7 +131,7 @@ pub(crate) async fn job(State(service): State<Service>, Path(id): Path<u64>) -> 
 /// At once if it has not begun, else at the next chunk. What it deleted by then stays deleted.
 #[utoipa::path(
     post, path = "/api/v1/prune/jobs/{id}/cancel", tag = "Prune", security(("admin" = [])),
-    params(("id" = u64, Path, description = "Its number")),
+    params(("id" = u64, Path, description = "Its number", maximum = 9007199254740991u64)),
     responses(
         (status = 202, description = "The job", body = Job),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Not remembered"),

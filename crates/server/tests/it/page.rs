@@ -22,6 +22,8 @@ use sapwood_types::{Height, Output, Tx, TxId};
 const ADMIN: &str = "the-admin-token-of-the-page-test";
 /// How far the persister of the test is behind.
 const PERSISTER_LAG: u32 = 10;
+/// How many steps the chain takes quickly, before the browser comes.
+const QUICK_STEPS: u32 = 95;
 
 fn policy() -> Policy {
     Policy { reorg_window: 12, coinbase_maturity: 5, ..Policy::with_retention(20) }
@@ -105,7 +107,9 @@ async fn feed(source: SyntheticSource, store: Ledger, pruner: PrunerHandle, stop
         if let Some(height) = applied.checked_sub(PERSISTER_LAG).filter(|height| height % 5 == 0) {
             pruner.report_persisted(Height(height)).await.unwrap();
         }
-        let _ = stop.or(tokio::time::sleep(Duration::from_millis(120))).await;
+        // Quickly at first. A browser on a busy machine must find a block that it shows before that leaves the window.
+        let pause = Duration::from_millis(if steps < QUICK_STEPS { 120 } else { 1000 });
+        let _ = stop.or(tokio::time::sleep(pause)).await;
     }
 }
 
@@ -158,7 +162,7 @@ async fn run_in_browser(script: &str) {
     let served = tokio::spawn(listener.serve(router, running.stop.clone(), Duration::from_secs(5)));
 
     let mut status = running.node.status().await;
-    while status.chain.applied.as_ref().is_none_or(|applied| applied.height.0 < 40) {
+    while status.chain.applied.as_ref().is_none_or(|applied| applied.height.0 < 80) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         status = running.node.status().await;
     }
