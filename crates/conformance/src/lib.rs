@@ -2,7 +2,7 @@
 //!
 //! **What lives here.** The [suite of engines](engine): commits, views, scans, damage. The [suite of stores](suite), which tells stores apart that
 //! behave differently: one case for each promise of `docs/operations-of-a-store.md`, for each incident in public trackers that a store can
-//! show, and for the timelines of safe deletion. A plain [model](model) of a store and the [state machine](state_machine) that compares a
+//! show, and for the timelines of safe deletion. A plain [model] of a store and the [state machine](state_machine) that compares a
 //! store with it, or two stores with each other. Processes that are [killed](crash), and, with the feature `simulation`, random schedules
 //! of a pruner. **What may not.** Any engine: an engine's tests use this crate, never the other way round.
 //!
